@@ -1,0 +1,247 @@
+"""Kernels of the spatial hash: cells of one size, hashed into buckets that chain the entries they hold.
+
+A cell is never narrower than twice the radius, so the ball around a query touches at most two cells a dimension, and
+nearly always just one in all, because cells are sized by the density of the keys. Buckets do not remember which cell
+an entry came from: the distance test sorts out strangers. A bucket with many entries becomes a k-d tree.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from emu.memory._compile import compiled, entry_point
+from emu.memory._tree import (
+    END,
+    LEAF,
+    Tree,
+    copy_row,
+    scan,
+    take_node,
+    tree_build,
+    tree_insert,
+    tree_remove,
+    tree_search,
+    unlink,
+)
+
+ABSENT = -2  # in `following`: the entry is not in the index. In `head`: END, an entry, or ABSENT - node of a tree
+FARTHEST = 4e18  # cell numbers are clamped here; clamping keeps their order, hence exactness
+MIX = np.uint64(0x9E3779B97F4A7C15)
+SAMPLE = 4096  # keys looked at when the cell size is chosen
+CROWDED = 16  # neighbours in the sample from which on a cell is taken to become a tree
+TREE_COST = 40.0  # of a tree search, in units of one entry read
+
+
+class Grid(NamedTuple):
+    """All a kernel needs to find, add and remove entries."""
+
+    keys: np.ndarray  # (n, D) float32
+    following: np.ndarray  # (n,) int32: next entry of the same bucket or leaf
+    head: np.ndarray  # (buckets,) int32
+    tree: Tree
+    scale: float  # 1 / cell size
+    reach: float  # the radius and a hair, so that rounding loses nobody
+    limit: float  # a match is closer than this: radius squared for l2, radius for linf
+    shift: np.uint64  # 64 - log2(buckets)
+    linf: bool
+
+
+@compiled
+def _cell(value, scale):
+    return np.int64(math.floor(min(max(value * scale, -FARTHEST), FARTHEST)))
+
+
+@compiled
+def _mix(h, cell):
+    """Fold one more cell number into a hash; the shift lets high bits reach the low ones of the next product."""
+    h = (h ^ np.uint64(cell)) * MIX
+    return h ^ (h >> np.uint64(29))
+
+
+@compiled
+def _bucket(grid, i):
+    h = np.uint64(0)
+    for d in range(grid.keys.shape[1]):
+        h = _mix(h, _cell(np.float64(grid.keys[i, d]), grid.scale))
+    return np.int64((h * MIX) >> grid.shift)
+
+
+@compiled
+def _look(grid, bucket, y, best, best_id):
+    i = np.int64(grid.head[bucket])
+    if i >= END:
+        return scan(grid.keys, grid.following, i, y, grid.linf, best, best_id)
+    return tree_search(grid.tree, grid.keys, grid.following, ABSENT - i, y, grid.linf, best, best_id)
+
+
+@compiled
+def nearest(grid, y):
+    """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none."""
+    h, cells = np.uint64(0), 1
+    for d in range(y.shape[0]):
+        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
+        high = _cell(np.float64(y[d]) + grid.reach, grid.scale)
+        cells *= high - low + 1
+        h = _mix(h, low)
+    best, best_id = _look(grid, np.int64((h * MIX) >> grid.shift), y, grid.limit, np.int64(END))
+    for c in range(1, cells):
+        h, rest = np.uint64(0), c
+        for d in range(y.shape[0]):
+            low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
+            width = _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
+            if width == 2:
+                h = _mix(h, low + (rest & 1))
+                rest >>= 1
+            else:
+                h = _mix(h, low + rest % width)
+                rest //= width
+        best, best_id = _look(grid, np.int64((h * MIX) >> grid.shift), y, best, best_id)
+    return best_id, best
+
+
+@compiled
+def insert(grid, i):
+    """Add entry i; its key is already in `keys`."""
+    bucket = _bucket(grid, i)
+    first = np.int64(grid.head[bucket])
+    if first < END:
+        tree_insert(grid.tree, grid.keys, grid.following, ABSENT - first, i)
+        return
+    length, j = np.int64(1), first
+    while j != END:
+        length += 1
+        j = np.int64(grid.following[j])
+    grid.following[i] = first
+    grid.head[bucket] = i
+    if length > LEAF:
+        _plant(grid, bucket, length)
+
+
+@compiled
+def _plant(grid, bucket, length):
+    """Turn the chain of a bucket into a tree."""
+    tree, i = grid.tree, grid.head[bucket]
+    for j in range(length):
+        tree.scratch[j] = i
+        i = grid.following[i]
+    n = take_node(tree)
+    tree_build(tree, grid.keys, grid.following, n, np.int64(length))
+    grid.head[bucket] = ABSENT - n
+
+
+@compiled
+def remove(grid, i):
+    """Take entry i out; its key must still be the one it was added with."""
+    bucket = _bucket(grid, i)
+    first = np.int64(grid.head[bucket])
+    if first >= END:
+        grid.head[bucket] = unlink(grid.following, np.int32(first), i)
+    elif tree_remove(grid.tree, grid.keys, grid.following, ABSENT - first, i) == 0:
+        grid.head[bucket] = END
+    grid.following[i] = ABSENT
+
+
+@entry_point
+def query_batch(grid, queries, ids, gaps):
+    for q in range(queries.shape[0]):
+        ids[q], gaps[q] = nearest(grid, queries[q])
+
+
+@entry_point
+def insert_batch(grid, ids, keys):
+    for j in range(ids.shape[0]):
+        copy_row(keys, j, grid.keys, ids[j])
+        insert(grid, np.int64(ids[j]))
+
+
+@entry_point
+def remove_batch(grid, ids):
+    for j in range(ids.shape[0]):
+        remove(grid, np.int64(ids[j]))
+
+
+@entry_point
+def query_or_insert_batch(grid, keys, first_free, ids):
+    """For each key in turn: the entry that matches, else a new one (the next number). Returns the next free number."""
+    for q in range(keys.shape[0]):
+        found, _ = nearest(grid, keys[q])
+        if found == END:
+            found = first_free
+            first_free += 1
+            copy_row(keys, q, grid.keys, found)
+            insert(grid, found)
+        ids[q] = found
+    return first_free
+
+
+@entry_point
+def build(grid, count, length):
+    """Index the entries below `count` that are present, from their keys alone; `length` is zero for every bucket."""
+    for bucket in range(grid.head.shape[0]):
+        grid.head[bucket] = END
+    grid.tree.counters[0] = END
+    grid.tree.counters[1] = 0
+    overfull = 0
+    for i in range(count):
+        if grid.following[i] != ABSENT:
+            bucket = _bucket(grid, i)
+            grid.following[i] = grid.head[bucket]
+            grid.head[bucket] = i
+            overfull += length[bucket] == LEAF
+            length[bucket] = min(length[bucket] + 1, LEAF + 1)
+    bucket = 0
+    while overfull > 0:
+        if length[bucket] > LEAF:
+            entries, i = np.int64(0), grid.head[bucket]
+            while i != END:
+                entries += 1
+                i = grid.following[i]
+            _plant(grid, bucket, entries)
+            overfull -= 1
+        bucket += 1
+
+
+@entry_point
+def _sample_cost(sample, cell, weight, table, counts, codes):
+    """Mean cost of reading one cell of this size, in entries; `weight` entries stand behind one of the sample."""
+    for slot in range(counts.shape[0]):
+        counts[slot] = 0
+    mask = np.int64(table.shape[0] - 1)
+    for j in range(sample.shape[0]):
+        h = np.uint64(0)
+        for d in range(sample.shape[1]):
+            h = _mix(h, _cell(np.float64(sample[j, d]), 1.0 / cell))
+        slot = np.int64(h >> np.uint64(20)) & mask
+        while counts[slot] > 0 and table[slot] != h:
+            slot = (slot + 1) & mask
+        table[slot] = h
+        counts[slot] += 1
+        codes[j] = slot
+    total = 0.0
+    for j in range(sample.shape[0]):
+        others = counts[codes[j]] - 1
+        total += TREE_COST if others >= CROWDED else others * weight
+    return total / sample.shape[0]
+
+
+def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
+    """The cell size with the cheapest expected query once `target` entries are distributed as these keys are."""
+    smallest = max(2.000001 * reach, 1e-30)
+    if len(keys) < 2:
+        return smallest
+    sample = np.ascontiguousarray(keys[:: max(1, len(keys) // SAMPLE)][:SAMPLE])
+    spread = float((sample.max(axis=0).astype(np.float64) - sample.min(axis=0)).max())
+    table, counts = np.empty(4 * SAMPLE, np.uint64), np.empty(4 * SAMPLE, np.int64)
+    codes = np.empty(len(sample), np.int64)
+    cell, best_cell, best_cost = max(smallest, spread * 1e-7), smallest, math.inf  # float32 is not finer than that
+    while True:
+        crossed = (1.0 + 2.0 * reach / cell) ** sample.shape[1]
+        cost = crossed * (3.0 + _sample_cost(sample, cell, target / len(sample), table, counts, codes))
+        if cost <= best_cost:
+            best_cell, best_cost = cell, cost
+        if cell > spread:
+            return best_cell
+        cell *= 1.5
