@@ -4,4 +4,30 @@ from emu.envs.base import Drawable, Env, EnvSpec, make, register, registered
 
 __all__ = ["Drawable", "Env", "EnvSpec", "make", "register", "registered"]
 
-register("gridworld", "emu.envs.gridworld:GridWorld", "two agents must arrive together; arriving alone costs (EMC's example)")
+_GRID, _MATRIX = "emu.envs.gridworld:GridWorld", "emu.envs.matrix:named"
+
+register("gridworld", _GRID, "two agents must arrive together; arriving alone costs (EMC's didactic example)")
+register("gridworld/small", _GRID, "the smaller, kinder set-up: 9 x 12, penalty 0.5", rows=9, penalty=0.5)
+register(
+    "gridworld/tiny",
+    _GRID,
+    "5 x 6, penalty 0.5, 12 steps: for tests and first looks",
+    rows=5,
+    columns=6,
+    limit=12,
+    penalty=0.5,
+)
+register(
+    "matrix/coordination",
+    _MATRIX,
+    "one-step payoff game, additive: every mixer can represent it",
+    game="coordination",
+)
+register("matrix/monotonic", _MATRIX, "one-step payoff game, monotonic but not additive", game="monotonic")
+register(
+    "matrix/nonmonotonic",
+    _MATRIX,
+    "one-step payoff game that defeats VDN and QMIX (QTRAN's)",
+    game="nonmonotonic",
+)
+register("matrix/climbing", _MATRIX, "the climbing game: three actions, a hidden best pair", game="climbing")

@@ -20,7 +20,9 @@ class EnvSpec:
     """What a learner must know of an environment before the first step."""
 
     name: str
-    version: str  # change it whenever the dynamics, rewards or features change: results are not comparable across
+    version: (
+        str  # change it whenever the dynamics, rewards or features change: results are not comparable across
+    )
     n_agents: int
     n_actions: int
     obs_dim: int
@@ -98,7 +100,9 @@ def make(name: str, **args: Any) -> Env:
     """Build an environment by its registered name, e.g. `make("gridworld", penalty=0.5)`."""
     entry = _registry.get(name)
     if entry is None:
-        raise EnvError(f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all.")
+        raise EnvError(
+            f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all."
+        )
     try:
         return _resolve(entry.factory)(**{**entry.defaults, **args})
     except TypeError as error:

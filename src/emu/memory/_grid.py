@@ -18,18 +18,20 @@ from emu.memory._tree import (
     LEAF,
     Tree,
     copy_row,
-    scan,
-    take_node,
+    distance,
+    take_pair,
     tree_build,
     tree_insert,
     tree_remove,
     tree_search,
-    unlink,
 )
 
-ABSENT = -2  # in `following`: the entry is not in the index. In `head`: END, an entry, or ABSENT - node of a tree
+ABSENT = (
+    -2
+)  # in `following`: the entry is not in the index. In `head`: END, an entry, or ABSENT - node of a tree
 FARTHEST = 4e18  # cell numbers are clamped here; clamping keeps their order, hence exactness
 MIX = np.uint64(0x9E3779B97F4A7C15)
+BLOCK = 32  # queries whose memory is fetched ahead
 SAMPLE = 4096  # keys looked at when the cell size is chosen
 CROWDED = 16  # neighbours in the sample from which on a cell is taken to become a tree
 TREE_COST = 40.0  # of a tree search, in units of one entry read
@@ -39,7 +41,7 @@ class Grid(NamedTuple):
     """All a kernel needs to find, add and remove entries."""
 
     keys: np.ndarray  # (n, D) float32
-    following: np.ndarray  # (n,) int32: next entry of the same bucket or leaf
+    following: np.ndarray  # (n,) int32: next entry of the same bucket
     head: np.ndarray  # (buckets,) int32
     tree: Tree
     scale: float  # 1 / cell size
@@ -51,7 +53,8 @@ class Grid(NamedTuple):
 
 @compiled
 def _cell(value, scale):
-    return np.int64(math.floor(min(max(value * scale, -FARTHEST), FARTHEST)))
+    """Which cell a coordinate lies in; zero, where collapsed dimensions end up, is the middle of a cell."""
+    return np.int64(math.floor(min(max(value * scale + 0.5, -FARTHEST), FARTHEST)))
 
 
 @compiled
@@ -62,19 +65,25 @@ def _mix(h, cell):
 
 
 @compiled
-def _bucket(grid, i):
+def _bucket(grid, keys, i):
     h = np.uint64(0)
-    for d in range(grid.keys.shape[1]):
-        h = _mix(h, _cell(np.float64(grid.keys[i, d]), grid.scale))
+    for d in range(keys.shape[1]):
+        h = _mix(h, _cell(np.float64(keys[i, d]), grid.scale))
     return np.int64((h * MIX) >> grid.shift)
 
 
 @compiled
 def _look(grid, bucket, y, best, best_id):
     i = np.int64(grid.head[bucket])
-    if i >= END:
-        return scan(grid.keys, grid.following, i, y, grid.linf, best, best_id)
-    return tree_search(grid.tree, grid.keys, grid.following, ABSENT - i, y, grid.linf, best, best_id)
+    if i < END:
+        return tree_search(grid.tree, grid.keys, ABSENT - i, y, grid.linf, best, best_id)
+    while i != END:
+        gap = distance(grid.keys, i, y, grid.linf)
+        if gap < best or (gap == best and i < best_id):
+            best = gap
+            best_id = i
+        i = np.int64(grid.following[i])
+    return best, best_id
 
 
 @compiled
@@ -95,7 +104,9 @@ def nearest(grid, y):
             if width == 2:
                 h = _mix(h, low + (rest & 1))
                 rest >>= 1
-            else:
+            elif width == 1:
+                h = _mix(h, low)
+            else:  # only where float64 itself is coarser than a cell
                 h = _mix(h, low + rest % width)
                 rest //= width
         best, best_id = _look(grid, np.int64((h * MIX) >> grid.shift), y, best, best_id)
@@ -103,12 +114,27 @@ def nearest(grid, y):
 
 
 @compiled
+def fetch_ahead(grid, keys, start):
+    """Read what the next queries will read, all at once: waiting for memory in parallel instead of in turn.
+
+    The sum is returned only so that the compiler keeps the reads.
+    """
+    total = 0.0
+    for q in range(start, min(start + BLOCK, keys.shape[0])):
+        i = grid.head[_bucket(grid, keys, q)]
+        if i >= 0:
+            total += grid.keys[i, 0] + grid.following[i]
+    return total
+
+
+@compiled
 def insert(grid, i):
     """Add entry i; its key is already in `keys`."""
-    bucket = _bucket(grid, i)
+    bucket = _bucket(grid, grid.keys, i)
     first = np.int64(grid.head[bucket])
     if first < END:
-        tree_insert(grid.tree, grid.keys, grid.following, ABSENT - first, i)
+        grid.following[i] = END
+        tree_insert(grid.tree, grid.keys, ABSENT - first, i)
         return
     length, j = np.int64(1), first
     while j != END:
@@ -127,27 +153,36 @@ def _plant(grid, bucket, length):
     for j in range(length):
         tree.scratch[j] = i
         i = grid.following[i]
-    n = take_node(tree)
-    tree_build(tree, grid.keys, grid.following, n, np.int64(length))
+    n = take_pair(tree)
+    tree_build(tree, grid.keys, n, length)
     grid.head[bucket] = ABSENT - n
 
 
 @compiled
 def remove(grid, i):
     """Take entry i out; its key must still be the one it was added with."""
-    bucket = _bucket(grid, i)
+    bucket = _bucket(grid, grid.keys, i)
     first = np.int64(grid.head[bucket])
-    if first >= END:
-        grid.head[bucket] = unlink(grid.following, np.int32(first), i)
-    elif tree_remove(grid.tree, grid.keys, grid.following, ABSENT - first, i) == 0:
+    if first == i:
+        grid.head[bucket] = grid.following[i]
+    elif first >= 0:
+        before = first
+        while grid.following[before] != i:
+            before = np.int64(grid.following[before])
+        grid.following[before] = grid.following[i]
+    elif tree_remove(grid.tree, grid.keys, ABSENT - first, i) == 0:
         grid.head[bucket] = END
     grid.following[i] = ABSENT
 
 
 @entry_point
 def query_batch(grid, queries, ids, gaps):
+    kept = 0.0
     for q in range(queries.shape[0]):
+        if q % BLOCK == 0:
+            kept += fetch_ahead(grid, queries, q)
         ids[q], gaps[q] = nearest(grid, queries[q])
+    return kept
 
 
 @entry_point
@@ -165,8 +200,11 @@ def remove_batch(grid, ids):
 
 @entry_point
 def query_or_insert_batch(grid, keys, first_free, ids):
-    """For each key in turn: the entry that matches, else a new one (the next number). Returns the next free number."""
+    """For each key in turn: the entry that matches, else a new one. Returns the next free number and a mere sum."""
+    kept = 0.0
     for q in range(keys.shape[0]):
+        if q % BLOCK == 0:
+            kept += fetch_ahead(grid, keys, q)
         found, _ = nearest(grid, keys[q])
         if found == END:
             found = first_free
@@ -174,7 +212,7 @@ def query_or_insert_batch(grid, keys, first_free, ids):
             copy_row(keys, q, grid.keys, found)
             insert(grid, found)
         ids[q] = found
-    return first_free
+    return first_free, kept
 
 
 @entry_point
@@ -187,7 +225,7 @@ def build(grid, count, length):
     overfull = 0
     for i in range(count):
         if grid.following[i] != ABSENT:
-            bucket = _bucket(grid, i)
+            bucket = _bucket(grid, grid.keys, i)
             grid.following[i] = grid.head[bucket]
             grid.head[bucket] = i
             overfull += length[bucket] == LEAF
@@ -236,7 +274,11 @@ def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
     spread = float((sample.max(axis=0).astype(np.float64) - sample.min(axis=0)).max())
     table, counts = np.empty(4 * SAMPLE, np.uint64), np.empty(4 * SAMPLE, np.int64)
     codes = np.empty(len(sample), np.int64)
-    cell, best_cell, best_cost = max(smallest, spread * 1e-7), smallest, math.inf  # float32 is not finer than that
+    cell, best_cell, best_cost = (
+        max(smallest, spread * 1e-7),
+        smallest,
+        math.inf,
+    )  # float32 is not finer than that
     while True:
         crossed = (1.0 + 2.0 * reach / cell) ** sample.shape[1]
         cost = crossed * (3.0 + _sample_cost(sample, cell, target / len(sample), table, counts, codes))

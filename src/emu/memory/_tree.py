@@ -1,8 +1,8 @@
 """Small k-d trees for the cells that hold too many entries: near-duplicate keys, dense clusters, huge radii.
 
-A tree is a node number; nodes live in preallocated arrays. Leaves are linked lists of at most `LEAF` entries. Entries
-with identical keys are split by their number, so that any number of duplicates costs a logarithm. Every leaf holds an
-entry, hence a memory of n entries never needs more than 2n nodes and nothing ever grows.
+A tree is a node number; nodes live in preallocated arrays, children side by side (they are always read together).
+A leaf lists at most `LEAF` entries. Entries with identical keys are split by their number, so that any number of
+duplicates costs a logarithm. Every leaf holds an entry, hence n entries never need more than 4n nodes: nothing grows.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from emu.memory._compile import compiled
 
 LEAF = 16  # entries in a leaf, and in a plain chain before it becomes a tree
 END = -1  # end of a list
-KIND, LEFT, RIGHT, COUNT, BUILT = 0, 1, 2, 3, 4  # columns of `node`; a leaf keeps its list's first entry in LEFT
+KIND, CHILD, COUNT, BUILT = 0, 1, 2, 3  # columns of `node`; the children are CHILD and CHILD + 1
 IS_LEAF = -1  # KIND of a leaf; otherwise the dimension split, or D: split by entry number
-STACK = 1024  # deeper than any tree: balance allows 37 levels to a million entries, runs of equal keys 2D more
+LOW, HIGH = 0, 1  # of `box`
+STACK = (
+    1024  # deeper than any tree: balance allows 37 levels to a million entries, runs of equal keys 2D more
+)
 SAMPLE = 31  # coordinates looked at to guess a median
-FREE, USED = 0, 1  # places in `counters`: first free node, number of nodes ever used
+FREE, USED = 0, 1  # places in `counters`: first free pair of nodes, number of nodes ever used
 
 
 class Tree(NamedTuple):
-    """The nodes of all trees of an index."""
+    """The nodes of all trees of an index, and room to work in."""
 
-    node: np.ndarray  # (2n, 5) int32
-    cut: np.ndarray  # (2n,) float64: keys below it are on the left; exact for a float32 and for an entry number
-    low: np.ndarray  # (2n, D) float32: the box around everything below a node; never too small
-    high: np.ndarray  # (2n, D) float32
+    node: np.ndarray  # (nodes, 4) int32
+    cut: (
+        np.ndarray
+    )  # (nodes,) float64: keys below it are on the left; exact for a float32 and for an entry number
+    box: np.ndarray  # (nodes, 2, D) float32: lowest and highest coordinates below a node; never too tight
+    leaf: np.ndarray  # (nodes, LEAF) int32: the entries of a leaf
     counters: np.ndarray  # (2,) int64
     stack: np.ndarray  # (STACK, 3) int64: nodes put aside while walking a tree (one caller at a time)
     stack_gap: np.ndarray  # (STACK,) float64
@@ -38,12 +43,14 @@ class Tree(NamedTuple):
 
 def empty_tree(capacity: int, dim: int) -> Tree:
     """Room for every tree `capacity` entries can make; untouched pages cost no memory."""
-    nodes = 2 * capacity + 2
+    nodes = (
+        4 * capacity + 2
+    )  # a leaf has an entry, a tree of k leaves 2k - 1 nodes, and its root a node beside it
     return Tree(
-        np.empty((nodes, 5), np.int32),
+        np.empty((nodes, 4), np.int32),
         np.empty(nodes, np.float64),
-        np.empty((nodes, dim), np.float32),
-        np.empty((nodes, dim), np.float32),
+        np.empty((nodes, 2, dim), np.float32),
+        np.empty((nodes, LEAF), np.int32),
         np.array([END, 0], np.int64),
         np.empty((STACK, 3), np.int64),
         np.empty(STACK, np.float64),
@@ -71,7 +78,7 @@ def _box_distance(tree, n, y, linf):
     total = 0.0
     for d in range(y.shape[0]):
         here = np.float64(y[d])
-        gap = max(0.0, np.float64(tree.low[n, d]) - here, here - np.float64(tree.high[n, d]))
+        gap = max(0.0, np.float64(tree.box[n, LOW, d]) - here, here - np.float64(tree.box[n, HIGH, d]))
         if linf:
             total = max(total, gap)
         else:
@@ -80,26 +87,26 @@ def _box_distance(tree, n, y, linf):
 
 
 @compiled
-def scan(keys, following, i, y, linf, best, best_id):
-    """Walk a list from entry i; closest wins, lowest entry number among equals."""
-    while i != END:
+def _scan_leaf(tree, keys, n, y, linf, best, best_id):
+    """Closest wins, lowest entry number among equals."""
+    for j in range(tree.node[n, COUNT]):
+        i = np.int64(tree.leaf[n, j])
         gap = distance(keys, i, y, linf)
         if gap < best or (gap == best and i < best_id):
             best = gap
             best_id = i
-        i = np.int64(following[i])
     return best, best_id
 
 
 @compiled
-def tree_search(tree, keys, following, n, y, linf, best, best_id):
+def tree_search(tree, keys, n, y, linf, best, best_id):
     """The closest entry below node n, if it beats (best, best_id)."""
-    depth = 0  # nodes put aside, on the stack with the distance to their boxes
+    depth = 0  # nodes put aside, with the distance to their boxes
     while True:
         while tree.node[n, KIND] != IS_LEAF:
-            near = np.int64(tree.node[n, LEFT])
+            near = np.int64(tree.node[n, CHILD])
             if tree.node[n, KIND] < y.shape[0]:  # otherwise identical keys: the lowest number is on the left
-                far = np.int64(tree.node[n, RIGHT])
+                far = near + 1
                 near_gap = _box_distance(tree, near, y, linf)
                 far_gap = _box_distance(tree, far, y, linf)
                 if far_gap < near_gap:
@@ -110,7 +117,7 @@ def tree_search(tree, keys, following, n, y, linf, best, best_id):
                     tree.stack_gap[depth] = far_gap
                     depth += 1
             n = near
-        best, best_id = scan(keys, following, np.int64(tree.node[n, LEFT]), y, linf, best, best_id)
+        best, best_id = _scan_leaf(tree, keys, n, y, linf, best, best_id)
         while depth > 0 and tree.stack_gap[depth - 1] > best:
             depth -= 1
         if depth == 0:
@@ -120,28 +127,21 @@ def tree_search(tree, keys, following, n, y, linf, best, best_id):
 
 
 @compiled
-def take_node(tree):
+def take_pair(tree):
+    """Two nodes side by side; returns the first."""
     n = tree.counters[FREE]
     if n != END:
-        tree.counters[FREE] = tree.node[n, LEFT]
+        tree.counters[FREE] = tree.node[n, CHILD]
         return n
     n = tree.counters[USED]
-    tree.counters[USED] = n + 1
+    tree.counters[USED] = n + 2
     return n
 
 
 @compiled
-def _give_node(tree, n):
-    tree.node[n, LEFT] = tree.counters[FREE]
+def _give_pair(tree, n):
+    tree.node[n, CHILD] = tree.counters[FREE]
     tree.counters[FREE] = n
-
-
-@compiled
-def _goes_left(tree, keys, n, i):
-    kind = tree.node[n, KIND]
-    if kind == keys.shape[1]:
-        return i < tree.cut[n]
-    return keys[i, kind] < tree.cut[n]
 
 
 @compiled
@@ -152,28 +152,21 @@ def copy_row(source, i, target, j):
 
 @compiled
 def _copy_node(tree, source, target):
-    for column in range(tree.node.shape[1]):
-        tree.node[target, column] = tree.node[source, column]
+    copy_row(tree.node, source, tree.node, target)
     tree.cut[target] = tree.cut[source]
-    copy_row(tree.low, source, tree.low, target)
-    copy_row(tree.high, source, tree.high, target)
+    for d in range(tree.box.shape[2]):
+        tree.box[target, LOW, d] = tree.box[source, LOW, d]
+        tree.box[target, HIGH, d] = tree.box[source, HIGH, d]
+    if tree.node[source, KIND] == IS_LEAF:
+        copy_row(tree.leaf, source, tree.leaf, target)
 
 
 @compiled
-def _set_box(tree, keys, n, ids, start, stop):
-    """Fit the box of node n; returns its widest dimension, or D when all keys are identical."""
-    widest, extent = np.int64(keys.shape[1]), np.float32(0.0)
-    for d in range(keys.shape[1]):
-        low = high = keys[ids[start], d]
-        for j in range(start + 1, stop):
-            value = keys[ids[j], d]
-            low = min(low, value)
-            high = max(high, value)
-        tree.low[n, d] = low
-        tree.high[n, d] = high
-        if high - low > extent or (high > low and widest == keys.shape[1]):
-            widest, extent = d, high - low
-    return widest
+def _child_of(tree, keys, n, i):
+    """The child of node n on whose side entry i belongs."""
+    kind = tree.node[n, KIND]
+    on_left = i < tree.cut[n] if kind == keys.shape[1] else keys[i, kind] < tree.cut[n]
+    return np.int64(tree.node[n, CHILD]) + (0 if on_left else 1)
 
 
 @compiled
@@ -182,8 +175,26 @@ def _coordinate(keys, i, kind):
 
 
 @compiled
-def _choose_cut(keys, ids, sample, start, stop, kind):
+def _set_box(tree, keys, n, start, stop):
+    """Fit the box of node n; returns its widest dimension, or D when all keys are identical."""
+    widest, extent = np.int64(keys.shape[1]), np.float32(-1.0)
+    for d in range(keys.shape[1]):
+        low = high = keys[tree.scratch[start], d]
+        for j in range(start + 1, stop):
+            value = keys[tree.scratch[j], d]
+            low = min(low, value)
+            high = max(high, value)
+        tree.box[n, LOW, d] = low
+        tree.box[n, HIGH, d] = high
+        if high > low and high - low > extent:
+            widest, extent = np.int64(d), high - low
+    return widest
+
+
+@compiled
+def _choose_cut(tree, keys, start, stop, kind):
     """About the median along `kind`, such that neither side is empty."""
+    ids, sample = tree.scratch, tree.sample
     count = min(SAMPLE, stop - start)
     for j in range(count):
         value = _coordinate(keys, ids[start + j * (stop - start) // count], kind)
@@ -204,20 +215,10 @@ def _choose_cut(keys, ids, sample, start, stop, kind):
 
 
 @compiled
-def _fill_leaf(tree, following, n, start, stop):
-    tree.node[n, KIND] = IS_LEAF
-    first = np.int32(END)
-    for j in range(start, stop):
-        following[tree.scratch[j]] = first
-        first = tree.scratch[j]
-    tree.node[n, LEFT] = first
-
-
-@compiled
 def _partition(tree, keys, n, kind, start, stop):
     """Choose where node n is cut along `kind`, and put the entries of its left side first."""
     ids = tree.scratch
-    cut = _choose_cut(keys, ids, tree.sample, start, stop, kind)
+    cut = _choose_cut(tree, keys, start, stop, kind)
     tree.node[n, KIND] = kind
     tree.cut[n] = cut
     middle = start
@@ -231,153 +232,156 @@ def _partition(tree, keys, n, kind, start, stop):
 
 
 @compiled
-def tree_build(tree, keys, following, n, stop):
+def tree_build(tree, keys, n, stop):
     """Make node n the root of a balanced tree over scratch[:stop] (which gets reordered)."""
     start, depth = np.int64(0), 0
     while True:
         tree.node[n, COUNT] = tree.node[n, BUILT] = stop - start
-        kind = _set_box(tree, keys, n, tree.scratch, start, stop)
+        kind = _set_box(tree, keys, n, start, stop)
         if stop - start <= LEAF:
-            _fill_leaf(tree, following, n, start, stop)
+            tree.node[n, KIND] = IS_LEAF
+            for j in range(start, stop):
+                tree.leaf[n, j - start] = tree.scratch[j]
             if depth == 0:
                 return
             depth -= 1
             n, start, stop = tree.stack[depth, 0], tree.stack[depth, 1], tree.stack[depth, 2]
-            continue
-        middle = _partition(tree, keys, n, kind, start, stop)
-        left, right = take_node(tree), take_node(tree)
-        tree.node[n, LEFT] = left
-        tree.node[n, RIGHT] = right
-        tree.stack[depth, 0], tree.stack[depth, 1], tree.stack[depth, 2] = right, middle, stop
-        depth += 1
-        n, stop = left, middle
+        else:
+            middle = _partition(tree, keys, n, kind, start, stop)
+            children = take_pair(tree)
+            tree.node[n, CHILD] = children
+            tree.stack[depth, 0], tree.stack[depth, 1], tree.stack[depth, 2] = children + 1, middle, stop
+            depth += 1
+            n, stop = children, middle
 
 
 @compiled
-def _rebuild(tree, keys, following, root):
-    """Collect the entries below root, free all nodes but root itself, and build the tree anew."""
+def _rebuild(tree, keys, root):
+    """Collect the entries below root, free all nodes but root itself, build the tree anew."""
     filled, depth, n = np.int64(0), 0, root
     while True:
         if tree.node[n, KIND] == IS_LEAF:
-            i = tree.node[n, LEFT]
-            while i != END:
-                tree.scratch[filled] = i
+            for j in range(tree.node[n, COUNT]):
+                tree.scratch[filled] = tree.leaf[n, j]
                 filled += 1
-                i = following[i]
         else:
-            tree.stack[depth, 0], tree.stack[depth + 1, 0] = tree.node[n, LEFT], tree.node[n, RIGHT]
+            tree.stack[depth, 0] = tree.node[n, CHILD]
+            tree.stack[depth + 1, 0] = tree.node[n, CHILD] + 1
             depth += 2
-        if n != root:
-            _give_node(tree, n)
         if depth == 0:
             break
         depth -= 1
         n = tree.stack[depth, 0]
-    tree_build(tree, keys, following, root, filled)
+    _free_below(tree, root)
+    tree_build(tree, keys, root, filled)
 
 
 @compiled
-def _set_leaf(tree, keys, following, n, i):
-    tree.node[n, KIND] = IS_LEAF
-    tree.node[n, LEFT] = i
-    tree.node[n, COUNT] = tree.node[n, BUILT] = 1
-    following[i] = END
-    copy_row(keys, i, tree.low, n)
-    copy_row(keys, i, tree.high, n)
+def _free_below(tree, root):
+    """Give back the nodes below root, parents before children."""
+    if tree.node[root, KIND] == IS_LEAF:
+        return
+    depth = 1
+    tree.stack[0, 0] = tree.node[root, CHILD]
+    while depth > 0:
+        depth -= 1
+        pair = tree.stack[depth, 0]
+        for n in range(pair, pair + 2):
+            if tree.node[n, KIND] != IS_LEAF:
+                tree.stack[depth, 0] = tree.node[n, CHILD]
+                depth += 1
+        _give_pair(tree, pair)
 
 
 @compiled
-def _divide_duplicates(tree, keys, following, n, i):
+def _divide_duplicates(tree, keys, n, i):
     """Node n holds copies of one key and i has another: put the two side by side below n."""
     d = 0
-    while keys[i, d] == tree.low[n, d]:
+    while keys[i, d] == tree.box[n, LOW, d]:
         d += 1
-    copies, single = take_node(tree), take_node(tree)
-    _copy_node(tree, n, copies)
-    _set_leaf(tree, keys, following, single, i)
-    single_is_left = keys[i, d] < tree.low[n, d]
+    copied = np.float64(tree.box[n, LOW, d])
+    single_is_left = keys[i, d] < copied
+    pair = take_pair(tree)
+    single = pair if single_is_left else pair + 1
+    _copy_node(tree, n, pair + 1 if single_is_left else pair)
+    tree.node[single, KIND] = IS_LEAF
+    tree.node[single, COUNT] = tree.node[single, BUILT] = 1
+    tree.leaf[single, 0] = i
+    for d2 in range(keys.shape[1]):
+        tree.box[single, LOW, d2] = tree.box[single, HIGH, d2] = keys[i, d2]
     tree.node[n, KIND] = d
-    copied = np.float64(tree.low[n, d])
+    tree.node[n, CHILD] = pair
     # right at the copies: then at most two such nodes a dimension lie above them, whatever comes later
     tree.cut[n] = copied if single_is_left else np.nextafter(copied, np.inf)
-    tree.node[n, LEFT] = single if single_is_left else copies
-    tree.node[n, RIGHT] = copies if single_is_left else single
-    tree.node[n, COUNT] += 1
 
 
 @compiled
 def _is_copy(tree, keys, n, i):
     for d in range(keys.shape[1]):
-        if keys[i, d] != tree.low[n, d]:
+        if keys[i, d] != tree.box[n, LOW, d]:
             return False
     return True
 
 
 @compiled
-def tree_insert(tree, keys, following, n, i):
+def _grow_box(tree, keys, n, i):
+    for d in range(keys.shape[1]):
+        tree.box[n, LOW, d] = min(tree.box[n, LOW, d], keys[i, d])
+        tree.box[n, HIGH, d] = max(tree.box[n, HIGH, d], keys[i, d])
+
+
+@compiled
+def tree_insert(tree, keys, n, i):
     """Add entry i (its key already written) below node n."""
-    lopsided = END
-    while tree.node[n, KIND] != IS_LEAF:
-        if tree.node[n, KIND] == keys.shape[1] and not _is_copy(tree, keys, n, i):
-            _divide_duplicates(tree, keys, following, n, i)
-            _grow_box(tree, keys, n, i)
-            n = END
+    lopsided = np.int64(END)
+    while True:
+        kind = tree.node[n, KIND]
+        if kind == IS_LEAF and tree.node[n, COUNT] == LEAF:
+            tree.scratch[LEAF] = i
+            for j in range(LEAF):
+                tree.scratch[j] = tree.leaf[n, j]
+            tree_build(tree, keys, n, np.int64(LEAF + 1))
             break
+        apart = kind == keys.shape[1] and not _is_copy(tree, keys, n, i)
+        if apart:
+            _divide_duplicates(tree, keys, n, i)
         _grow_box(tree, keys, n, i)
-        tree.node[n, COUNT] += 1
-        count = tree.node[n, COUNT]
-        child = np.int64(tree.node[n, LEFT] if _goes_left(tree, keys, n, i) else tree.node[n, RIGHT])
+        count = tree.node[n, COUNT] + 1
+        tree.node[n, COUNT] = count
+        if apart:
+            break
+        if kind == IS_LEAF:
+            tree.leaf[n, count - 1] = i
+            break
+        child = _child_of(tree, keys, n, i)
         # rebuilding only after the subtree grew by half keeps the cost per insertion logarithmic
         grown = 2 * count > 3 * tree.node[n, BUILT] + LEAF
         if lopsided == END and grown and 4 * tree.node[child, COUNT] > 3 * count:
             lopsided = n
         n = child
-    if n != END:
-        _grow_box(tree, keys, n, i)
-        following[i] = tree.node[n, LEFT]
-        tree.node[n, LEFT] = i
-        tree.node[n, COUNT] += 1
-        if tree.node[n, COUNT] > LEAF and lopsided == END:
-            lopsided = n
     if lopsided != END:
-        _rebuild(tree, keys, following, lopsided)
+        _rebuild(tree, keys, lopsided)
 
 
 @compiled
-def _grow_box(tree, keys, n, i):
-    for d in range(keys.shape[1]):
-        tree.low[n, d] = min(tree.low[n, d], keys[i, d])
-        tree.high[n, d] = max(tree.high[n, d], keys[i, d])
-
-
-@compiled
-def unlink(following, first, i):
-    """Take entry i out of the list starting at `first`; returns the list's new start."""
-    if first == i:
-        return following[i]
-    before = first
-    while following[before] != i:
-        before = following[before]
-    following[before] = following[i]
-    return first
-
-
-@compiled
-def tree_remove(tree, keys, following, root, i):
+def tree_remove(tree, keys, root, i):
     """Take entry i (its key still in place) out of the tree; returns how many entries are left in it."""
     n, parent = root, np.int64(END)
     while tree.node[n, KIND] != IS_LEAF:
         tree.node[n, COUNT] -= 1
         parent = n
-        n = np.int64(tree.node[n, LEFT] if _goes_left(tree, keys, n, i) else tree.node[n, RIGHT])
-    tree.node[n, LEFT] = unlink(following, tree.node[n, LEFT], i)
-    tree.node[n, COUNT] -= 1
-    if tree.node[n, COUNT] == 0:
-        if parent == END:
-            _give_node(tree, root)
-            return 0
-        sibling = np.int64(tree.node[parent, LEFT] + tree.node[parent, RIGHT] - n)
-        _copy_node(tree, sibling, parent)
-        _give_node(tree, n)
-        _give_node(tree, sibling)
+        n = _child_of(tree, keys, n, i)
+    last = tree.node[n, COUNT] - 1
+    place = 0
+    while tree.leaf[n, place] != i:
+        place += 1
+    tree.leaf[n, place] = tree.leaf[n, last]
+    tree.node[n, COUNT] = last
+    if last == 0 and parent != END:
+        pair = np.int64(tree.node[parent, CHILD])
+        _copy_node(tree, 2 * pair + 1 - n, parent)
+        _give_pair(tree, pair)
+    if tree.node[root, COUNT] == 0:
+        _give_pair(tree, root)
+        return 0
     return tree.node[root, COUNT]

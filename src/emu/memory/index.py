@@ -25,7 +25,9 @@ class RadiusIndex:
 
     def __init__(self, dim: int, radius: float, capacity: int, metric: str = "l2") -> None:
         if not 1 <= dim <= 8:
-            raise ConfigError(f"the index takes keys of 1 to 8 dimensions, got {dim}: reduce the embedding's dimension")
+            raise ConfigError(
+                f"the index takes keys of 1 to 8 dimensions, got {dim}: reduce the embedding's dimension"
+            )
         if metric not in METRICS:
             raise ConfigError(f"unknown metric '{metric}': use one of {', '.join(METRICS)}")
         if not 1 <= capacity < 2**31 - 2:
@@ -74,7 +76,7 @@ class RadiusIndex:
     def nbytes(self) -> int:
         """Bytes in use: per-entry arrays up to the highest entry, the bucket table and the trees' nodes."""
         tree = self._grid.tree
-        node = sum(a.nbytes // len(a) for a in (tree.node, tree.cut, tree.low, tree.high))
+        node = sum(a.nbytes // len(a) for a in (tree.node, tree.cut, tree.box, tree.leaf))
         return self._end * (4 * self.dim + 4) + self._grid.head.nbytes + int(tree.counters[1]) * node
 
     def __len__(self) -> int:
@@ -123,7 +125,7 @@ class RadiusIndex:
         ids, before, start = np.empty(len(keys), np.int32), self._end, 0
         while start < len(keys):
             stop = min(len(keys), start + self._room())
-            end = _grid.query_or_insert_batch(self._grid, keys[start:stop], self._end, ids[start:stop])
+            end, _ = _grid.query_or_insert_batch(self._grid, keys[start:stop], self._end, ids[start:stop])
             self.added(end - self._end, end)
             start = stop
         return ids, self._end - before
@@ -144,7 +146,9 @@ class RadiusIndex:
             self.size = self._end = len(keys)
         self._set_radius(self.radius if radius is None else radius)
         grid = self._grid
-        target = max(self.size, self.capacity)  # finer cells than needed today cost nothing, and spare a pause later
+        target = max(
+            self.size, self.capacity
+        )  # finer cells than needed today cost nothing, and spare a pause later
         keys = grid.keys[: self._end]
         if self.size < self._end:
             keys = keys[grid.following[: self._end] != ABSENT]
@@ -162,7 +166,7 @@ class RadiusIndex:
     def _room(self) -> int:
         return max(1, self._regrid_at - self.size)
 
-    def _stretches(self, count: int):  # noqa: ANN202
+    def _stretches(self, count: int):
         start = 0
         while start < count:
             stop = min(count, start + self._room())
@@ -175,12 +179,14 @@ class RadiusIndex:
             raise EmuError(f"keys must have shape (n, {self.dim}), got {keys.shape}")
         if not np.isfinite(keys).all():
             bad = int((~np.isfinite(keys).all(axis=1)).sum())
-            raise EmuError(f"{bad} of {len(keys)} keys are not finite: check the encoder and the states for NaN")
+            raise EmuError(
+                f"{bad} of {len(keys)} keys are not finite: check the encoder and the states for NaN"
+            )
         return keys
 
     def _numbers(self, ids: np.ndarray) -> np.ndarray:
         ids = np.ascontiguousarray(ids, np.int32).reshape(-1)
-        if len(ids) and not (0 <= ids.min() and ids.max() < self.capacity):
+        if len(ids) and not (ids.min() >= 0 and ids.max() < self.capacity):
             raise EmuError(f"entry numbers must lie in 0 … {self.capacity - 1}")
         if len(np.unique(ids)) != len(ids):
             raise EmuError("an entry number occurs twice in one call")

@@ -1,0 +1,292 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped.
+
+    run/
+      replay/episodes-0000000-0000123.npz     episodes are immutable, so each is written once, in segments
+      checkpoints/000000050000/               tree/ (orbax), rollout.npz, memory/, state.json, manifest.json
+      best/                                   the parameters of the best test so far
+
+A checkpoint is written beside its final place and renamed into it when complete; its manifest holds the size and
+checksum of every file, replay segments included. No pickle anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from emu.errors import CheckpointError
+from emu.replay import Replay
+from emu.types import Episode, PyTree
+
+STEP_DIGITS = 12
+
+
+class RunLock:
+    """One process per run folder; released when the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / ".lock").open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            owner = self._file.read().strip() or "unknown"
+            raise CheckpointError(
+                f"{folder} is in use by another process (pid {owner}). Wait for it, stop it, or choose another folder."
+            ) from error
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def release(self) -> None:
+        self._file.close()
+
+
+# Trees: orbax cannot store empty arrays, so a tree is stored as its non-empty leaves by name.
+
+
+def _named_leaves(tree: PyTree) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def _checkpointer() -> Any:
+    import orbax.checkpoint as ocp
+
+    return ocp.Checkpointer(ocp.StandardCheckpointHandler())
+
+
+def save_tree(folder: Path, tree: PyTree) -> None:
+    import orbax.checkpoint as ocp
+
+    leaves = {name: leaf for name, leaf in _named_leaves(jax.device_get(tree)).items() if leaf.size}
+    _checkpointer().save(folder.absolute(), args=ocp.args.StandardSave(leaves))
+
+
+def load_tree(folder: Path, like: PyTree) -> PyTree:
+    """Read a tree back as host arrays, in the structure and with the shapes of `like`."""
+    import orbax.checkpoint as ocp
+
+    wanted = _named_leaves(jax.device_get(like))
+    present = {name: leaf for name, leaf in wanted.items() if leaf.size}
+    try:
+        stored = _checkpointer().restore(folder.absolute(), args=ocp.args.StandardRestore(present))
+    except (ValueError, KeyError, OSError) as error:
+        raise CheckpointError(f"{folder} does not fit this configuration or is damaged: {error}") from error
+    for name, leaf in present.items():
+        if stored[name].shape != leaf.shape:
+            raise CheckpointError(
+                f"{folder}: '{name}' has shape {stored[name].shape}, expected {leaf.shape}."
+            )
+    leaves = [stored.get(name, leaf) for name, leaf in wanted.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+# Replay segments
+
+
+def _write_segment(path: Path, episodes: list[Episode]) -> None:
+    arrays = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in Episode._fields[:-1]}
+    arrays["won"] = np.array([bool(e.won) for e in episodes])
+    arrays["lengths"] = np.array([e.length for e in episodes])
+    temporary = path.with_suffix(".part")
+    with temporary.open("wb") as file:
+        np.savez(file, **arrays)
+        _flush(file)
+    temporary.rename(path)
+
+
+def _read_segment(path: Path) -> Iterator[Episode]:
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = dict(stored)
+    step = shown = 0
+    for index, length in enumerate(arrays["lengths"].tolist()):
+        seen, done = slice(shown, shown + length + 1), slice(step, step + length)
+        wide = [arrays[name][seen].copy() for name in ("obs", "state", "avail")]
+        narrow = [arrays[name][done].copy() for name in ("action", "reward", "terminated", "truncated")]
+        yield Episode(*wide, *narrow, arrays["won"][index])
+        shown, step = shown + length + 1, step + length
+
+
+class Checkpoints:
+    """The checkpoints of one run folder."""
+
+    def __init__(self, run: Path, keep: int) -> None:
+        self.run, self.keep = run, keep
+        self.folder, self.segments_folder = run / "checkpoints", run / "replay"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.segments_folder.mkdir(exist_ok=True)
+        self.segments: list[dict[str, Any]] = []  # of the newest checkpoint: name, first, count, bytes, crc
+        self.orphans_removed = False
+
+    def steps(self) -> list[int]:
+        """Steps at which complete checkpoints exist, oldest first."""
+        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+
+    def save(
+        self,
+        step: int,
+        tree: PyTree,
+        arrays: dict[str, np.ndarray],
+        state: dict[str, Any],
+        replay: Replay,
+        save_memory: Callable[[Path], None] | None = None,
+    ) -> Path:
+        """Write one checkpoint; on any failure the earlier ones stay as they were."""
+        final = self.folder / f"{step:0{STEP_DIGITS}d}"
+        temporary = self.folder / f".writing-{step}"
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            self._save_replay(replay)
+            save_tree(temporary / "tree", tree)
+            with (temporary / "rollout.npz").open("wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+                _flush(file)
+            if save_memory is not None:
+                save_memory(temporary / "memory")
+            content = state | {
+                "replay_added": replay.added,
+                "replay_first": replay.first,
+                "segments": self.segments,
+            }
+            _write_json(temporary / "state.json", content)
+            _write_json(temporary / "manifest.json", _manifest(temporary))
+            shutil.rmtree(final, ignore_errors=True)
+            temporary.rename(final)
+            _flush_folder(self.folder)
+        except Exception as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise CheckpointError(self._failure(error)) from error
+        self._prune()
+        return final
+
+    def load(
+        self, like: PyTree, replay: Replay, warn: Callable[[str], None]
+    ) -> tuple[PyTree, dict, dict, Path]:
+        """The newest checkpoint that is whole: its tree, rollout arrays, state and folder. Refills the replay."""
+        for step in reversed(self.steps()):
+            folder = self.folder / f"{step:0{STEP_DIGITS}d}"
+            try:
+                tree, arrays, state, episodes = self._read(folder, like)
+            except (CheckpointError, OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+                warn(f"Checkpoint {folder.name} cannot be used ({error}). Falling back to the one before it.")
+                shutil.move(folder, folder.with_name(f"damaged-{folder.name}"))
+                continue
+            replay.restore(episodes, state["replay_added"])
+            self.segments = state["segments"]
+            self._prune()
+            return tree, arrays, state, folder
+        raise CheckpointError(
+            f"{self.run} has no checkpoint that can be read, so there is nothing to resume. Start it again in a new "
+            "folder with `emu train`; config.json in the old one holds every setting."
+        )
+
+    def _read(self, folder: Path, like: PyTree) -> tuple[PyTree, dict, dict, list[Episode]]:
+        _verify(folder)
+        state = json.loads((folder / "state.json").read_text())
+        episodes: list[Episode] = []
+        for segment in state["segments"]:
+            path = self.segments_folder / segment["name"]
+            _verify_file(path, segment)
+            episodes.extend(_read_segment(path))
+        first = state["segments"][0]["first"] if state["segments"] else state["replay_first"]
+        episodes = episodes[state["replay_first"] - first :]
+        with np.load(folder / "rollout.npz", allow_pickle=False) as stored:
+            arrays = dict(stored)
+        return load_tree(folder / "tree", like), arrays, state, episodes
+
+    def _save_replay(self, replay: Replay) -> None:
+        """Write the episodes that no segment holds yet; forget segments whose episodes have all left the ring."""
+        live = [s for s in self.segments if s["first"] + s["count"] > replay.first]
+        next_number = max([replay.first] + [s["first"] + s["count"] for s in live])
+        episodes = replay.since(next_number)
+        if episodes:
+            name = f"episodes-{next_number:09d}-{replay.added - 1:09d}.npz"
+            path = self.segments_folder / name
+            _write_segment(path, episodes)
+            live.append({"name": name, "first": next_number, "count": len(episodes), **_fingerprint(path)})
+        self.segments = live
+
+    def _prune(self) -> None:
+        """Keep the newest checkpoints, and the replay segments that any of them needs."""
+        for step in self.steps()[: -self.keep]:
+            shutil.rmtree(self.folder / f"{step:0{STEP_DIGITS}d}", ignore_errors=True)
+        needed = {segment["name"] for segment in self.segments}
+        for step in self.steps():
+            with contextlib.suppress(OSError, ValueError):
+                state = json.loads((self.folder / f"{step:0{STEP_DIGITS}d}" / "state.json").read_text())
+                needed |= {segment["name"] for segment in state["segments"]}
+        for path in self.segments_folder.iterdir():
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
+
+    def _failure(self, error: Exception) -> str:
+        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+        reason = "the disk is full" if full else f"{type(error).__name__}: {error}"
+        known = self.steps()
+        last = f"The checkpoint of step {known[-1]} is intact" if known else "No earlier checkpoint exists"
+        return (
+            f"Could not save a checkpoint in {self.run}: {reason}. {last}. "
+            f"Free some space, then go on with `emu resume {self.run}`."
+        )
+
+
+def _flush(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with path.open("w") as file:
+        json.dump(content, file)
+        _flush(file)
+
+
+def _fingerprint(path: Path) -> dict[str, int]:
+    crc = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            crc = zlib.crc32(block, crc)
+    return {"bytes": path.stat().st_size, "crc": crc}
+
+
+def _manifest(folder: Path) -> dict[str, dict[str, int]]:
+    return {str(p.relative_to(folder)): _fingerprint(p) for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def _verify(folder: Path) -> None:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError("its manifest is missing or unreadable") from error
+    for name, expected in manifest.items():
+        _verify_file(folder / name, expected)
+
+
+def _verify_file(path: Path, expected: dict[str, Any]) -> None:
+    if not path.exists():
+        raise CheckpointError(f"{path.name} is missing")
+    found = _fingerprint(path)
+    if (found["bytes"], found["crc"]) != (expected["bytes"], expected["crc"]):
+        raise CheckpointError(f"{path.name} is damaged")

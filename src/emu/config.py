@@ -1,0 +1,355 @@
+"""Every number of a run: frozen dataclasses, one per concern, validated when they are made.
+
+`to_dict` and `from_dict` are the JSON round trip; an unknown key or an impossible value is refused with a suggestion.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import Any, Literal
+
+from emu.errors import ConfigError, did_you_mean
+
+
+def check(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutConfig:
+    envs: int = 8  # copies of the environment that run side by side
+    chunk: int = (
+        16  # steps of every copy in one compiled call; finished episodes are handed over after each chunk
+    )
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.05
+    epsilon_steps: int = 50_000  # environment steps over which exploration falls linearly
+
+    def __post_init__(self) -> None:
+        check(self.envs >= 1 and self.chunk >= 1, "rollout.envs and rollout.chunk must be at least 1.")
+        check(
+            0 <= self.epsilon_end <= self.epsilon_start <= 1 and self.epsilon_steps >= 1,
+            "rollout.epsilon needs 0 <= end <= start <= 1 and steps >= 1.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayConfig:
+    episodes: int = 5_000  # the oldest episode makes room for the newest
+    gigabytes: float = 4.0  # bound on what the episodes may hold, whatever their number
+
+    def __post_init__(self) -> None:
+        check(
+            self.episodes >= 1 and self.gigabytes > 0,
+            "replay.episodes and replay.gigabytes must be positive.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentConfig:
+    hidden: int = 64  # width of the input layer and of the GRU
+    last_action: bool = True  # append the one-hot last action to the observation
+    agent_id: bool = True  # append a one-hot agent number
+    own_heads: bool = False  # CDS: an own Q head per agent beside the shared one
+
+    def __post_init__(self) -> None:
+        check(self.hidden >= 1, "agent.hidden must be at least 1.")
+
+
+@dataclasses.dataclass(frozen=True)
+class MixerConfig:
+    kind: Literal["vdn", "qmix", "qplex", "none"] = "qmix"
+    embed: int = 32  # QMIX: width of the mixing layer; QPLEX: width of queries and keys
+    hyper_hidden: int = 64  # width of the hypernetworks' hidden layer
+    heads: int = 4  # QPLEX: attention heads of the transformation
+    kernels: int = 4  # QPLEX: kernels of the importance weights
+    weighted_head: bool = False  # QPLEX: weigh the heads by the state (MMM2, 3s5z_vs_3s6z)
+    nonlinear: bool = False  # QPLEX: keys also see Q_i (MMM2)
+    attention_regulariser: float = 0.001
+
+    def __post_init__(self) -> None:
+        check(
+            min(self.embed, self.hyper_hidden, self.heads, self.kernels) >= 1,
+            "mixer sizes must be at least 1.",
+        )
+        check(self.attention_regulariser >= 0, "mixer.attention_regulariser must not be negative.")
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerConfig:
+    gamma: float = 0.99
+    learning_rate: float = 5e-4
+    rmsprop_decay: float = 0.99
+    rmsprop_eps: float = 1e-5
+    max_grad_norm: float = 10.0
+    batch_size: int = 32  # episodes per update
+    updates_per_episode: int = 1  # n_circle: updates for every episode collected
+    updates_per_call: int = 1  # updates that one compiled call does; owed ones wait until so many are due
+    target_interval: int = 200  # collected episodes between hard copies into the target network
+    double_q: bool = True
+    length_buckets: int = 4  # number of batch lengths the learner may be compiled for
+
+    def __post_init__(self) -> None:
+        check(0 <= self.gamma <= 1, f"learner.gamma must lie in [0, 1], not {self.gamma}.")
+        check(
+            self.learning_rate > 0 and self.max_grad_norm > 0,
+            "learner.learning_rate and max_grad_norm must be positive.",
+        )
+        check(
+            0 <= self.rmsprop_decay < 1 and self.rmsprop_eps > 0,
+            "learner.rmsprop_decay in [0, 1), rmsprop_eps positive.",
+        )
+        check(
+            min(self.batch_size, self.updates_per_episode, self.updates_per_call, self.target_interval) >= 1
+            and 1 <= self.length_buckets <= 16,
+            "learner.batch_size, updates_per_episode, updates_per_call, target_interval >= 1; 1 <= length_buckets <= 16.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedderConfig:
+    kind: Literal["random", "embnet", "dcae"] = "dcae"
+    interval: int = 1_000  # t_emb: environment steps between trainings (the authors' code uses 10,000)
+    samples: int = 102_400  # memories per training
+    batch_size: int = 1_024
+    learning_rate: float = 5e-4
+    max_grad_norm: float = 10.0
+    reconstruction_weight: float = 0.1  # lambda_rcon
+    loss_case: Literal["reconstruction_no_time", "reconstruction_time", "return_only", "both"] = "both"
+    warm_start: bool = True  # go on with the weights of the last interval; false: start anew each time
+
+    def __post_init__(self) -> None:
+        check(
+            min(self.interval, self.samples, self.batch_size) >= 1
+            and self.learning_rate > 0
+            and self.max_grad_norm > 0,
+            "embedder.interval, samples, batch_size, learning_rate and max_grad_norm must be positive.",
+        )
+        check(self.batch_size <= self.samples, "embedder.batch_size must not exceed embedder.samples.")
+        check(self.reconstruction_weight >= 0, "embedder.reconstruction_weight must not be negative.")
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryConfig:
+    use: Literal["none", "incentive", "control"] = (
+        "none"  # EMU's episodic incentive, or conventional episodic control
+    )
+    capacity: int = 1_000_000
+    gigabytes: float = 4.0  # bound on the whole memory, whatever its capacity
+    key_dim: int = 4
+    radius: float = 1.3e-3  # delta; 0: chosen from capacity and dimension
+    metric: Literal["l2", "linf"] = "l2"
+    half_precision: bool = False  # keep states in float16
+    return_threshold: float | None = None  # R_thr: what makes an episode desirable where there is no goal
+    count_new_desirable: bool = True  # a new desirable memory counts as one desirable visit
+    backward_propagation: bool = (
+        False  # authors' code: after a desirable match the rest of the episode is desirable
+    )
+    optimistic: bool = False  # the incentive goes by desirability itself instead of its frequency
+    control_weight: float = 0.1  # lambda of conventional episodic control
+    embedder: EmbedderConfig = EmbedderConfig()
+
+    def __post_init__(self) -> None:
+        check(
+            self.capacity >= 1 and self.gigabytes > 0,
+            "memory.capacity and memory.gigabytes must be positive.",
+        )
+        check(1 <= self.key_dim <= 8, "memory.key_dim must lie between 1 and 8.")
+        check(
+            self.radius >= 0 and self.control_weight >= 0,
+            "memory.radius and control_weight must not be negative.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CuriosityConfig:
+    """EMC's curiosity; off while the scale is 0."""
+
+    scale: float = 0.0
+    decay: float = 0.9  # factor every `decay_interval` environment steps
+    decay_interval: int = 100_000
+    floor: float = 0.0
+    soft_update: float = 0.005  # share of the second agent that its slow copy takes over at each update
+    target_factor: float = 10.0  # the predictor's target is this multiple of the slow copy's Q
+    learning_rate: float = 5e-4
+
+    def __post_init__(self) -> None:
+        check(
+            self.scale >= 0 and self.floor >= 0, "curiosity.scale and curiosity.floor must not be negative."
+        )
+        check(
+            0 < self.decay <= 1 and self.decay_interval >= 1,
+            "curiosity.decay in (0, 1], decay_interval at least 1.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class DiversityConfig:
+    """CDS: diversity reward and the penalty on own heads (which `agent.own_heads` switches on)."""
+
+    beta: float = 0.0  # scale of the reward; 0: no diversity reward
+    beta1: float = 0.5
+    beta2: float = 1.0
+    anneal_after: int = 0  # environment steps after which beta falls; 0: never
+    anneal_rate: float = 5.0
+    own_head_penalty: float = 0.1  # L1 on the own heads' output
+    hidden: int = 128
+    learning_rate: float = 1e-3
+    minibatch: int = 256
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        check(
+            self.beta >= 0 and self.own_head_penalty >= 0,
+            "diversity.beta and own_head_penalty must not be negative.",
+        )
+        check(
+            self.hidden >= 1 and self.minibatch >= 1,
+            "diversity.hidden and diversity.minibatch must be at least 1.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EllipticalConfig:
+    """E3B's bonus on the memory's embeddings; off while the scale is 0."""
+
+    scale: float = 0.0  # beta_e3b
+    ridge: float = 0.1  # lambda_e3b
+
+    def __post_init__(self) -> None:
+        check(
+            self.scale >= 0 and self.ridge > 0,
+            "elliptical.scale must not be negative, elliptical.ridge positive.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+    interval: int = 10_000  # environment steps between tests
+    episodes: int = 32  # greedy episodes of one test
+
+    def __post_init__(self) -> None:
+        check(
+            self.interval >= 1 and self.episodes >= 1, "eval.interval and eval.episodes must be at least 1."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+    interval: int = 50_000  # environment steps between full checkpoints
+    keep: int = 2  # full checkpoints kept; the newest that can be read is resumed from
+
+    def __post_init__(self) -> None:
+        check(
+            self.interval >= 1 and self.keep >= 1,
+            "checkpoint.interval and checkpoint.keep must be at least 1.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    algo: str = "qmix"
+    env: str = "gridworld"
+    env_args: dict[str, Any] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+    steps: int = 500_000  # environment steps in all
+    log_interval: int = 2_000  # environment steps between training rows in metrics.jsonl
+    devices: int = 0  # devices to share the work among; 0: all accelerators, or one CPU device per core
+    tensorboard: bool = True
+    rollout: RolloutConfig = RolloutConfig()
+    replay: ReplayConfig = ReplayConfig()
+    agent: AgentConfig = AgentConfig()
+    mixer: MixerConfig = MixerConfig()
+    learner: LearnerConfig = LearnerConfig()
+    memory: MemoryConfig = MemoryConfig()
+    curiosity: CuriosityConfig = CuriosityConfig()
+    diversity: DiversityConfig = DiversityConfig()
+    elliptical: EllipticalConfig = EllipticalConfig()
+    eval: EvalConfig = EvalConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+
+    def __post_init__(self) -> None:
+        check(self.seed >= 0, "seed must not be negative.")
+        check(self.steps >= 1 and self.log_interval >= 1, "steps and log_interval must be at least 1.")
+        check(self.devices >= 0, "devices must not be negative.")
+        check(
+            self.learner.batch_size <= self.replay.episodes,
+            f"learner.batch_size ({self.learner.batch_size}) exceeds replay.episodes ({self.replay.episodes}): "
+            "no batch could ever be drawn. Lower the one or raise the other.",
+        )
+        check(
+            self.diversity.beta == 0 or self.agent.own_heads,
+            "diversity.beta needs agent.own_heads: without own heads the agents cannot differ.",
+        )
+        check(
+            self.elliptical.scale == 0 or self.memory.use != "none" or self.memory.embedder.kind != "random",
+            "elliptical.scale needs a trained embedder (memory.embedder.kind embnet or dcae).",
+        )
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A plain, JSON-ready dictionary."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(data: dict[str, Any], kind: type = Config, where: str = "") -> Any:
+    """Rebuild a config; strict about keys and types."""
+    hints = typing.get_type_hints(kind)
+    unknown = [key for key in data if key not in hints]
+    if unknown:
+        path = f"{where}{unknown[0]}"
+        raise ConfigError(f"Unknown configuration key '{path}'. {did_you_mean(unknown[0], hints)}")
+    values = {key: _convert(value, hints[key], f"{where}{key}") for key, value in data.items()}
+    return kind(**values)
+
+
+def replace(config: Any, overrides: dict[str, Any]) -> Any:
+    """A copy with dotted keys changed: `replace(config, {"mixer.kind": "vdn", "seed": 3})`."""
+    data = to_dict(config)
+    for path, value in overrides.items():
+        node, *rest = path.split(".")
+        target: Any = data
+        while rest and isinstance(target.get(node), dict):
+            target, node, rest = target[node], rest[0], rest[1:]
+        if rest:
+            raise ConfigError(f"Unknown configuration key '{path}'. {did_you_mean(node, target)}")
+        target[node] = value
+    return from_dict(data, type(config))
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise ConfigError(f"'{where}' must be a group of settings, not {value!r}.")
+        return from_dict(value, hint, f"{where}.")  # type: ignore[arg-type]
+    if origin is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            raise ConfigError(f"'{where}' cannot be {value!r}. {did_you_mean(str(value), map(str, choices))}")
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(value, typing.get_args(hint), where)
+    if origin in (dict, tuple):
+        return tuple(value) if origin is tuple else dict(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint in (int, float, str, bool) and (
+        not isinstance(value, hint) or (hint is int and isinstance(value, bool))
+    ):
+        raise ConfigError(f"'{where}' must be of type {hint.__name__}, not {value!r}.")
+    return value
+
+
+def _convert_union(value: Any, hints: tuple[Any, ...], where: str) -> Any:
+    for hint in hints:
+        if hint is type(None) and value is None:
+            return None
+        try:
+            return _convert(value, hint, where)
+        except ConfigError:
+            continue
+    raise ConfigError(f"'{where}' cannot be {value!r}.")

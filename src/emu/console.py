@@ -1,0 +1,114 @@
+"""What a person sees while a run goes on: a header, one live line, a line per test."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from emu.replay import bytes_per_step
+
+if TYPE_CHECKING:
+    from emu.config import Config
+    from emu.train import Trainer
+
+
+def human_bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def human_time(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class Progress:
+    """Live progress on a terminal; on a pipe or in a log file, a plain line per test."""
+
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        self.console = console or Console(stderr=True, quiet=quiet)
+        self._bar: Bar | None = None
+        self._win = float("nan")
+        self._return = float("nan")
+        self._recent: deque[tuple[float, int]] = deque(maxlen=200)
+        self._extra = ""
+
+    def header(self, config: Config, trainer: Trainer) -> None:
+        """What is about to run, and how much memory it may take."""
+        spec = trainer.env.spec
+        bound = min(
+            config.replay.gigabytes * 1e9,
+            bytes_per_step(spec) * (spec.episode_limit + 1) * config.replay.episodes,
+        )
+        table = Table.grid(padding=(0, 2))
+        table.add_row("algorithm", f"[bold]{config.algo}[/] on [bold]{config.env}[/], seed {config.seed}")
+        sizes = f"{spec.n_agents} agents, {spec.n_actions} actions, observation {spec.obs_dim}, state {spec.state_dim}"
+        table.add_row("task", f"{sizes}, at most {spec.episode_limit} steps")
+        table.add_row("replay", f"at most {config.replay.episodes:,} episodes and {human_bytes(bound)}")
+        devices = trainer.learner.shards.mesh.devices.ravel().tolist()
+        table.add_row("devices", f"{len(devices)} x {devices[0].platform}")
+        table.add_row("folder", str(trainer.folder))
+        self.console.print(table)
+
+    @contextlib.contextmanager
+    def watching(self, total: int, done: int) -> Iterator[None]:
+        self._recent.append((time.monotonic(), done))
+        if not self.console.is_terminal:
+            self._total = total
+            yield
+            return
+        columns = (
+            TextColumn("[bold]train[/]"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeElapsedColumn(),
+        )
+        self._total = total
+        with Bar(*columns, console=self.console, refresh_per_second=4) as bar:
+            self._bar, self._task = (
+                bar,
+                bar.add_task("train", total=total, completed=done, text="compiling …"),
+            )
+            yield
+            self._bar = None
+
+    def update(self, step: int, epsilon: float, episodes: int, extra: str = "") -> None:
+        self._recent.append((time.monotonic(), step))
+        self._extra = extra
+        if self._bar is not None:
+            rate = self.rate()
+            left = human_time((self._total - step) / rate) if rate else "?"
+            text = f"{rate:,.0f} steps/s  {left} left  ε {epsilon:.2f}  win {self._win:.2f}  return {self._return:.2f}  {extra}"
+            self._bar.update(self._task, completed=min(step, self._total), text=text)
+
+    def tested(self, step: int, summary: dict[str, Any]) -> None:
+        self._win, self._return = summary["test_win_rate"], summary["test_return"]
+        if self._bar is None and not self.console.quiet:
+            rate = self.rate()
+            left = human_time((self._total - step) / rate) if rate else "?"
+            self.console.print(
+                f"step {step:>9,}/{self._total:,}  {rate:6,.0f} steps/s  {left} left  "
+                f"win {self._win:.2f}  return {self._return:.2f}  {self._extra}",
+                highlight=False,
+            )
+
+    def rate(self) -> float:
+        """Environment steps a second over the recent past."""
+        (then, first), (now, last) = self._recent[0], self._recent[-1]
+        return (last - first) / (now - then) if now > then else 0.0
+
+    def warn(self, message: str) -> None:
+        self.console.print(f"[yellow]warning[/] {message}", highlight=False)

@@ -1,0 +1,119 @@
+"""Whom each unit is after: allies as told, enemies by the game's default behaviour (no AI player is running).
+
+An enemy sticks to a target it can hit, else takes the nearest one it notices, else keeps hunting the last one or
+whoever hit it, else goes on with its order. Healers tend the friend with the smallest fraction of life.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from emu.envs.smac.roster import Roster
+from emu.envs.smac.world import Orders, World, column, fold, put_row, stack
+from emu.types import Array
+
+_INDEX_BITS = 7  # room for 128 units in the low bits of a packed distance
+_NOTHING = np.int32(2**31 - 1)
+
+
+class Quarry(NamedTuple):
+    """A unit's target as seen from the unit, (N, E). `reach` is the distance from which it can be hit or healed."""
+
+    number: Array
+    valid: Array
+    x: Array
+    y: Array
+    reach: Array
+
+
+def choose_targets(r: Roster, w: World, alive: Array, orders: Orders) -> Quarry:
+    """The target of every unit in this loop."""
+    enemies = _hunt(r, w, alive)
+    target = jnp.concatenate([orders.target, enemies], axis=0)
+    quarry = stack(_look(r, w, alive, target, r.ally, r.enemy), _look(r, w, alive, target, r.enemy, r.ally))
+    for i in r.healers:
+        quarry = _tend(r, w, alive, quarry, i)
+    return quarry
+
+
+def _hunt(r: Roster, w: World, alive: Array) -> Array:
+    """Targets of the enemies, (n_enemies, E)."""
+    rows, allies = r.enemy, range(r.n_allies)
+    x, y, old, foe = w.x[rows], w.y[rows], w.target[rows], w.foe[rows]
+
+    def visit(carry: Any, j: Any) -> Any:
+        nearest, keep, chase, avenge = carry
+        d2 = (x - w.x[j]) ** 2 + (y - w.y[j]) ** 2
+        packed = jax.lax.bitcast_convert_type(d2, jnp.int32) & ~(2**_INDEX_BITS - 1) | j
+        noticed = alive[j] & (d2 <= column(r.scan, rows, j) ** 2)
+        mine = (old == j) & alive[j]
+        in_reach = d2 <= (column(r.reach, rows, j) + r.slop[rows]) ** 2
+        return (
+            jnp.where(noticed, jnp.minimum(nearest, packed), nearest),
+            keep | (mine & in_reach),
+            chase | mine,
+            avenge | ((foe == j) & alive[j]),
+        )
+
+    no = jnp.zeros(x.shape, bool)
+    nearest, keep, chase, avenge = fold(allies, visit, (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no))
+    otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))
+    if r.spec.attack == "unit":  # ordered after ally 0: nothing else counts while it lives
+        keep, old = keep | alive[0], jnp.where(alive[0], 0, old)
+    chosen = jnp.where(nearest != _NOTHING, nearest & (2**_INDEX_BITS - 1), otherwise)
+    chosen = jnp.where(r.building[rows] & (nearest == _NOTHING), -1, chosen)
+    return jnp.where(keep, old, chosen).astype(jnp.int32)
+
+
+def _look(r: Roster, w: World, alive: Array, target: Array, rows: slice, others: slice) -> Quarry:
+    """Find the targets of one side among the units of the other."""
+    mine = target[rows]
+
+    def visit(carry: Any, j: Any) -> Any:
+        valid, x, y, reach = carry
+        this = mine == j
+        return (
+            valid | (this & alive[j]),
+            jnp.where(this, w.x[j], x),
+            jnp.where(this, w.y[j], y),
+            jnp.where(this, column(r.reach, rows, j), reach),
+        )
+
+    zero = jnp.zeros_like(w.x[rows])
+    found = fold(range(others.start, others.stop), visit, (jnp.zeros(mine.shape, bool), zero, zero, zero))
+    return Quarry(mine, found[0] & alive[rows], *found[1:])
+
+
+def _tend(r: Roster, w: World, alive: Array, quarry: Quarry, i: int) -> Quarry:
+    """Replace healer `i`'s entry: its target is a friend, chosen by itself if it is an enemy."""
+    heal = r.units[i].heal
+    assert heal is not None
+    friends = r.ally if i < r.n_allies else r.enemy
+    numbers = np.arange(friends.start, friends.stop, dtype=np.int32)[:, None]
+    mendable = np.array(["biological" in u.attributes for u in r.units[friends]])[:, None] & (numbers != i)
+    edge = r.radius[friends] + r.radius[i]
+    d2 = (w.x[friends] - w.x[i]) ** 2 + (w.y[friends] - w.y[i]) ** 2
+    hurt = mendable & alive[friends] & (w.life[friends] < r.life[friends])
+    if i < r.n_allies:
+        chosen = quarry.number[i]
+    else:
+        old = w.target[i]
+        near = hurt & (d2 <= (heal.search + edge) ** 2)
+        worst = jnp.where(near, w.life[friends] / r.life[friends] + 1e-4 * jnp.sqrt(d2), jnp.inf)
+        best = jnp.min(worst, axis=0)
+        pick = jnp.min(jnp.where(near & (worst <= best), numbers, _NOTHING), axis=0)
+        keep = jnp.any(near & (numbers == old), axis=0)
+        chosen = jnp.where(keep, old, jnp.where(jnp.isfinite(best), pick, -1)).astype(jnp.int32)
+    this = numbers == chosen
+    valid = jnp.any(this & alive[friends] & mendable, axis=0) & alive[i]
+    return Quarry(
+        put_row(quarry.number, i, chosen),
+        put_row(quarry.valid, i, valid),
+        put_row(quarry.x, i, jnp.sum(jnp.where(this, w.x[friends], 0.0), axis=0)),
+        put_row(quarry.y, i, jnp.sum(jnp.where(this, w.y[friends], 0.0), axis=0)),
+        put_row(quarry.reach, i, jnp.sum(jnp.where(this, heal.range + edge, 0.0), axis=0)),
+    )

@@ -1,0 +1,166 @@
+"""Walking: towards the target or the goal, round whoever stands in the way, never into cliffs or each other.
+
+A blocked unit follows the outline of the blockers on one side, chosen outwards from the middle of its own group, so
+that melee units flow round and surround instead of queueing. Overlaps are then pushed apart: units that stand to
+attack give way hardly at all, friends that do nothing yield, opponents do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from emu.envs.smac import terrain
+from emu.envs.smac.behaviour import Quarry
+from emu.envs.smac.roster import Roster
+from emu.envs.smac.world import Orders, World, column, fold
+from emu.types import Array
+
+CONTACT = 0.06  # gap below which another unit is in the way
+AHEAD = 0.4  # cosine of the half angle in which a unit in contact blocks
+FURTHEST_BEARING = 1.6  # of blockers followed round, in the measure of `_bearing` (1 is abreast, 2 is behind)
+PUSH_LIMIT = 0.12
+STIFFNESS = 0.475  # share of an overlap that a standing unit leaves to a moving one, above one half
+ARRIVED = 0.5
+
+
+def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orders: Orders) -> World:
+    """Move everybody by one loop."""
+    dx, dy, step = _wish(r, w, alive, quarry, engaged, orders)
+    walking = step > 0
+    standing = alive & (engaged | r.building)
+    sx, sy = _steer(r, w, alive, dx, dy, walking, standing)
+    vx, vy = sx * step, sy * step
+    if r.flying.any():
+        vx, vy = _inertia(r, w, vx, vy)
+        w = w._replace(vx=vx, vy=vy)
+    x, y = w.x + vx, w.y + vy
+    px, py = _push(r, x, y, alive, walking, standing)
+    x, y = x + px, y + py
+    return w._replace(**dict(zip("xy", _stay_on_ground(r, x, y), strict=True)))
+
+
+def _wish(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orders: Orders):
+    """Where each unit wants to go: unit direction and length of the step."""
+    hunting = quarry.valid
+    gx, gy = _order_goal(r, w, orders)
+    gx, gy = jnp.where(hunting, quarry.x, gx), jnp.where(hunting, quarry.y, gy)
+    if r.terrain.waypoints:
+        wx, wy = terrain.next_point(r.terrain, w.x, w.y, gx, gy, r.separation)
+        gx, gy = jnp.where(r.cliff_bound, wx, gx), jnp.where(r.cliff_bound, wy, gy)
+    dx, dy = gx - w.x, gy - w.y
+    d2 = dx * dx + dy * dy
+    inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
+    distance = d2 * inverse
+    near = jnp.where(
+        hunting, jnp.where(r.healer, 0.9 * quarry.reach, 0.05), jnp.where(_is_enemy(r), ARRIVED, 0.0)
+    )
+    step = jnp.where(alive & ~engaged & (distance > near), jnp.minimum(r.speed, distance), 0.0)
+    return dx * inverse, dy * inverse, step
+
+
+def _is_enemy(r: Roster) -> np.ndarray:
+    return np.arange(r.n)[:, None] >= r.n_allies
+
+
+def _order_goal(r: Roster, w: World, orders: Orders) -> tuple[Array, Array]:
+    """Allies: two cells in the ordered direction. Enemies: the point of their attack order, or where they stand."""
+    ax, ay = w.x[r.ally] + 2 * orders.dx, w.y[r.ally] + 2 * orders.dy
+    attack = r.spec.attack
+    if isinstance(attack, tuple):
+        ex, ey = jnp.full_like(w.x[r.enemy], attack[0]), jnp.full_like(w.y[r.enemy], attack[1])
+    else:
+        ex, ey = w.x[r.enemy], w.y[r.enemy]
+    return jnp.concatenate([ax, ex]), jnp.concatenate([ay, ey])
+
+
+def _steer(r: Roster, w: World, alive: Array, dx: Array, dy: Array, walking: Array, standing: Array):
+    """Turn blocked units along the outline of what blocks them."""
+    side = _side(r, w, alive, dx, dy)
+    all_units = slice(0, r.n)
+    touching = (r.separation[None] + r.separation[:, None] + CONTACT) ** 2 * r.collides[..., None]
+    cross_team = ~r.friends[..., None]
+
+    def visit(carry: Any, j: Any) -> Any:
+        blocked, furthest = carry
+        ox, oy = w.x[j] - w.x, w.y[j] - w.y
+        d2 = ox * ox + oy * oy
+        in_the_way = standing[j] | (column(cross_team, all_units, j) & alive[j])
+        contact = in_the_way & (d2 < column(touching, all_units, j))
+        inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
+        cosine = (dx * ox + dy * oy) * inverse
+        sine = side * (dx * oy - dy * ox) * inverse
+        bearing = jnp.where(cosine >= 0, sine, jnp.where(sine > 0, 2.0 - sine, -2.0))
+        counts = contact & (bearing < FURTHEST_BEARING)
+        return blocked | (contact & (cosine > AHEAD)), jnp.where(
+            counts, jnp.maximum(furthest, bearing), furthest
+        )
+
+    start = (jnp.zeros(dx.shape, bool), jnp.full_like(dx, -2.0))
+    blocked, bearing = fold(range(r.n), visit, start)
+    blocked = blocked & walking
+    sine = jnp.where(bearing > 1, 2.0 - bearing, bearing)
+    cosine = jnp.sqrt(jnp.maximum(1.0 - sine * sine, 0.0)) * jnp.where(bearing > 1, -1.0, 1.0)
+    tx, ty = -sine * dx - cosine * side * dy, -sine * dy + cosine * side * dx
+    return jnp.where(blocked, tx, dx), jnp.where(blocked, ty, dy)
+
+
+def _side(r: Roster, w: World, alive: Array, dx: Array, dy: Array) -> Array:
+    """+1 to pass blockers on the left, -1 on the right: away from the middle of the unit's own group."""
+
+    def middle(rows: slice) -> tuple[Array, Array]:
+        here = alive[rows]
+        count = jnp.maximum(jnp.sum(here, axis=0), 1)
+        return tuple(
+            jnp.broadcast_to(jnp.sum(jnp.where(here, p[rows], 0.0), axis=0) / count, here.shape)
+            for p in (w.x, w.y)
+        )
+
+    (ax, ay), (ex, ey) = middle(r.ally), middle(r.enemy)
+    cx, cy = jnp.concatenate([ax, ex]), jnp.concatenate([ay, ey])
+    return jnp.where(dx * (w.y - cy) - dy * (w.x - cx) >= 0, 1.0, -1.0)
+
+
+def _inertia(r: Roster, w: World, vx: Array, vy: Array) -> tuple[Array, Array]:
+    """Flying units change their velocity by a limited amount a loop."""
+    ax, ay = vx - w.vx, vy - w.vy
+    size = jnp.sqrt(ax * ax + ay * ay + 1e-12)
+    scale = jnp.where(r.flying, jnp.minimum(1.0, r.acceleration / size), 1.0)
+    return w.vx + ax * scale, w.vy + ay * scale
+
+
+def _push(
+    r: Roster, x: Array, y: Array, alive: Array, walking: Array, standing: Array
+) -> tuple[Array, Array]:
+    """Displacement that resolves overlaps; the one who stands moves least."""
+    everyone = slice(0, r.n)
+    least = (r.separation[None] + r.separation[:, None]) * r.collides[..., None]
+    friends = r.friends[..., None]
+    firm, still = standing.astype(jnp.float32), 1.0 - walking.astype(jnp.float32)
+
+    def visit(carry: Any, j: Any) -> Any:
+        px, py = carry
+        ox, oy = x - x[j], y - y[j]
+        d2 = ox * ox + oy * oy
+        inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
+        overlap = column(least, everyone, j) * inverse - 1.0  # relative to the distance
+        difference = jnp.where(column(friends, everyone, j), firm[j] - firm, still[j] - still)
+        share = 0.5 + STIFFNESS * difference
+        amount = jnp.where(alive[j], jnp.maximum(overlap, 0.0) * share, 0.0)
+        return px + ox * amount, py + oy * amount
+
+    px, py = fold(range(r.n), visit, (jnp.zeros_like(x), jnp.zeros_like(y)))
+    size = jnp.sqrt(px * px + py * py + 1e-12)
+    scale = jnp.where(alive & ~r.building, jnp.minimum(1.0, PUSH_LIMIT / size), 0.0)
+    return px * scale, py * scale
+
+
+def _stay_on_ground(r: Roster, x: Array, y: Array) -> tuple[Array, Array]:
+    cx, cy = terrain.confine(r.terrain, x, y, r.separation)
+    if r.cliff_bound.all():
+        return cx, cy
+    free_x, free_y = (jnp.clip(p, r.radius, terrain.SIZE - r.radius) for p in (x, y))
+    return jnp.where(r.cliff_bound, cx, free_x), jnp.where(r.cliff_bound, cy, free_y)

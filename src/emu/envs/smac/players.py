@@ -1,0 +1,186 @@
+"""Scripted players for tests, baselines and films: random, nearest, weakest, kite.
+
+A player is a pure function (env, state, key) -> actions (N,), and only ever chooses available actions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from emu.envs.smac.env import SmacEnv, State
+from emu.envs.smac.simulate import FIRST_TARGET, MOVES
+from emu.errors import EnvError, did_you_mean
+from emu.types import Array
+
+Player = Callable[[SmacEnv, State, Array], Array]
+STOP = 1
+
+
+def random(env: SmacEnv, state: State, key: Array) -> Array:
+    """Any available action, all equally likely."""
+    avail = env.avail(state)
+    return jnp.argmax(jnp.where(avail, jax.random.uniform(key, avail.shape), -1.0), axis=1).astype(jnp.int32)
+
+
+def nearest(env: SmacEnv, state: State, key: Array) -> Array:
+    """Attack the nearest enemy; walk towards it along the larger axis until it is in shooting distance."""
+    del key
+    d2, alive = _distances(env, state)
+    return _attack_or_approach(env, state, jnp.where(alive, d2, jnp.inf), d2)
+
+
+def weakest(env: SmacEnv, state: State, key: Array) -> Array:
+    """Attack the enemy with the least health in shooting distance; if there is none, approach the nearest."""
+    del key
+    d2, alive = _distances(env, state)
+    world, rows = state.world, env.roster.enemy
+    health = (world.life[rows] + world.shield[rows])[None] + 1e-3 * d2
+    attackable = env.avail(state)[:, FIRST_TARGET:] & ~_healers(env)[:, None]
+    return _attack_or_approach(
+        env, state, jnp.where(attackable & alive, health, 1e6 + jnp.where(alive, d2, jnp.inf)), d2
+    )
+
+
+def kite(env: SmacEnv, state: State, key: Array) -> Array:
+    """Shoot when the weapon is ready, step back from the nearest enemy while it reloads."""
+    d2, alive = _distances(env, state)
+    fight = nearest(env, state, key)
+    r, world = env.roster, state.world
+    close = jnp.argmin(jnp.where(alive, d2, jnp.inf), axis=1)
+    dx = world.x[r.ally] - world.x[r.enemy][close]
+    dy = world.y[r.ally] - world.y[r.enemy][close]
+    reloading = (world.cooldown[r.ally] > 4) & (jnp.min(jnp.where(alive, d2, jnp.inf), axis=1) < 25.0)
+    retreat = _walk(env, state, dx, dy)
+    return jnp.where(reloading & (world.life[r.ally] > 0) & ~_healers(env), retreat, fight).astype(jnp.int32)
+
+
+PLAYERS: dict[str, Player] = {"random": random, "nearest": nearest, "weakest": weakest, "kite": kite}
+
+
+def player(name: str | Player) -> Player:
+    """A scripted player by name."""
+    if callable(name):
+        return name
+    if name not in PLAYERS:
+        raise EnvError(f"No scripted player is called '{name}'. {did_you_mean(name, PLAYERS)}")
+    return PLAYERS[name]
+
+
+def _healers(env: SmacEnv) -> np.ndarray:
+    return env.roster.healer[env.roster.ally, 0]
+
+
+def _distances(env: SmacEnv, state: State) -> tuple[Array, Array]:
+    """Squared distances to the enemies, (N, enemies), and which of them are alive and can be hit."""
+    r, w = env.roster, state.world
+    d2 = (w.x[r.ally][:, None] - w.x[r.enemy]) ** 2 + (w.y[r.ally][:, None] - w.y[r.enemy]) ** 2
+    hittable = r.reach[r.ally, r.enemy, 0] > 0
+    return d2, (w.life[r.enemy] > 0)[None] & (hittable | ~hittable.any(axis=1, keepdims=True))
+
+
+def _attack_or_approach(env: SmacEnv, state: State, score: Array, d2: Array) -> Array:
+    """Attack the target of smallest score if that is available, else walk to it; healers heal the most hurt friend."""
+    r, w, avail = env.roster, state.world, env.avail(state)
+    target = jnp.argmin(score, axis=1)
+    mine = np.arange(r.n_enemies) == target[:, None]
+    attack = jnp.any(mine & avail[:, FIRST_TARGET:], axis=1)
+    approach = _walk(env, state, w.x[r.enemy][target] - w.x[r.ally], w.y[r.enemy][target] - w.y[r.ally])
+    action = jnp.where(attack, FIRST_TARGET + target, approach)
+    if _healers(env).any():
+        action = jnp.where(_healers(env), _heal(env, state, avail), action)
+    return jnp.where(w.life[r.ally] > 0, action, 0).astype(jnp.int32)
+
+
+def _heal(env: SmacEnv, state: State, avail: Array) -> Array:
+    """Heal the friend with the smallest fraction of life in reach, or walk with the group."""
+    r, w = env.roster, state.world
+    fraction = w.life[r.ally] / r.life[r.ally, 0]
+    slots = min(r.n_allies, r.n_enemies)
+    hurt = jnp.pad(
+        jnp.where(fraction < 1, fraction, jnp.inf)[:slots], (0, r.n_enemies - slots), constant_values=jnp.inf
+    )
+    score = jnp.where(avail[:, FIRST_TARGET:], hurt[None], jnp.inf)
+    fighters = (w.life[r.ally] > 0) & ~_healers(env)
+    count = jnp.maximum(jnp.sum(fighters), 1)
+    mx, my = (jnp.sum(jnp.where(fighters, p[r.ally], 0.0)) / count for p in (w.x, w.y))
+    follow = _walk(env, state, mx - w.x[r.ally], my - w.y[r.ally])
+    return jnp.where(jnp.isfinite(jnp.min(score, axis=1)), FIRST_TARGET + jnp.argmin(score, axis=1), follow)
+
+
+def _walk(env: SmacEnv, state: State, dx: Array, dy: Array) -> Array:
+    """The available move with the largest component along (dx, dy); stop if none is."""
+    avail = env.avail(state)
+    along = jnp.stack([mx * dx + my * dy for mx, my in MOVES], axis=1)
+    along = jnp.where(avail[:, 2:FIRST_TARGET], along, -jnp.inf)
+    return jnp.where(jnp.isfinite(jnp.max(along, axis=1)), 2 + jnp.argmax(along, axis=1), STOP)
+
+
+def play(env: SmacEnv, policy: str | Player, episodes: int, seed: int = 0) -> dict[str, float]:
+    """Play many episodes at once in one compiled program; mean and standard deviation of what happened."""
+    keys = jax.random.split(jax.random.key(seed), episodes)
+    result = jax.device_get(_play(env, player(policy), keys))
+    summary: dict[str, float] = {"episodes": episodes}
+    for name in ("length", "return", "allies_left", "enemies_left"):
+        summary[f"{name}_mean"] = float(np.mean(result[name]))
+        summary[f"{name}_std"] = float(np.std(result[name]))
+    summary["win_rate"] = float(np.mean(result["won"]))
+    return summary
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _play(env: SmacEnv, policy: Player, keys: Array) -> dict[str, Array]:
+    def one_step(carry: Any, _: Any) -> Any:
+        state, key, over, tally = carry
+        key, act_key, step_key = jax.random.split(key, 3)
+        after, outcome = env.step(state, policy(env, state, act_key), step_key)
+        live = ~over
+        tally = {
+            "length": tally["length"] + live,
+            "return": tally["return"] + jnp.where(live, outcome.reward, 0.0),
+            "won": tally["won"] | (live & outcome.won),
+        }
+        state = jax.tree.map(lambda new, old: jnp.where(live, new, old), after, state)
+        return (state, key, over | outcome.terminated | outcome.truncated, tally)
+
+    def one_episode(key: Array) -> dict[str, Array]:
+        tally = {"length": jnp.int32(0), "return": jnp.float32(0), "won": jnp.bool_(False)}
+        start = (env.reset(key), key, jnp.bool_(False), tally)
+        return start
+
+    start = jax.vmap(one_episode)(keys)
+    step = jax.vmap(lambda carry: one_step(carry, None))
+    state, _, _, tally = jax.lax.while_loop(lambda carry: ~jnp.all(carry[2]), step, start)
+    r = env.roster
+    alive = state.world.life > 0
+    return {
+        **tally,
+        "allies_left": jnp.sum(alive[:, r.ally], axis=1),
+        "enemies_left": jnp.sum(alive[:, r.enemy], axis=1),
+    }
+
+
+def record(env: SmacEnv, policy: str | Player, seed: int = 0) -> list[State]:
+    """One episode as a list of host states, from the reset to the end, for drawing."""
+    act = player(policy)
+
+    @jax.jit
+    def advance(state: State, key: Array):
+        act_key, step_key = jax.random.split(key)
+        return env.step(state, act(env, state, act_key), step_key)
+
+    key = jax.random.key(seed)
+    state = env.reset(key)
+    states = [jax.device_get(state)]
+    over = False
+    while not over:
+        key, now = jax.random.split(key)
+        state, outcome = advance(state, now)
+        states.append(jax.device_get(state))
+        over = bool(outcome.terminated | outcome.truncated)
+    return states

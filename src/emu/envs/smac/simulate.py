@@ -1,0 +1,97 @@
+"""One environment step: eight game loops of decide, strike, walk, suffer.
+
+`advance` takes and returns single-environment arrays, but its body works on (units, E) arrays: a batching rule hands
+it a whole `jax.vmap` batch at once with the environments as the last axis.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from emu.envs.smac import combat
+from emu.envs.smac.behaviour import choose_targets
+from emu.envs.smac.maps import MapSpec
+from emu.envs.smac.movement import move
+from emu.envs.smac.roster import Roster, roster
+from emu.envs.smac.units import LOOPS_PER_STEP
+from emu.envs.smac.world import Orders, World, stack
+from emu.types import Array, PyTree
+
+MOVES = ((0, 1), (0, -1), (1, 0), (-1, 0))  # actions 2 to 5: north, south, east, west
+FIRST_TARGET = 6
+
+
+def fresh_world(r: Roster) -> World:
+    """The battle as it starts; spawns are fixed."""
+    zero = np.zeros(r.n, np.float32)
+    nobody = np.full(r.n, -1, np.int32)
+    energy = np.array([u.heal.energy_start if u.heal else 0.0 for u in r.units], np.float32)
+    world = World(
+        x=r.spawn[:, 0], y=r.spawn[:, 1], life=r.life[:, 0], shield=r.shield[:, 0], cooldown=zero, windup=zero,
+        backswing=zero, target=nobody, flight=zero, aim=nobody, calm=zero, foe=nobody, energy=energy,
+        healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero,
+    )  # fmt: skip
+    return jax.tree.map(jnp.asarray, world)
+
+
+def tick(r: Roster, w: World, orders: Orders, jitter: Array) -> World:
+    """One game loop on (N, E) arrays."""
+    alive = w.life > 0
+    quarry = choose_targets(r, w, alive, orders)
+    w, struck = combat.strike(r, w, alive, quarry, jitter)
+    hits = stack(
+        combat.harm(r, w, alive, struck, r.ally, r.enemy), combat.harm(r, w, alive, struck, r.enemy, r.ally)
+    )
+    moved = move(r, w, alive, quarry, struck.engaged, orders)
+    moved = combat.mend(r, moved, alive, quarry)
+    return combat.suffer(r, moved, alive, hits, struck.launched)
+
+
+def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
+    """Turn the joint action, (n_allies, E), into orders; a new order cancels backswing and another target's wind-up."""
+    direction = [
+        jnp.select([action == 2 + k for k in range(4)], [float(m[axis]) for m in MOVES], 0.0)
+        for axis in (0, 1)
+    ]
+    first = np.where(r.healer[r.ally], 0, r.n_allies).astype(np.int32)
+    target = jnp.where(action >= FIRST_TARGET, action - FIRST_TARGET + first, -1).astype(jnp.int32)
+    changed = target != w.target[r.ally]
+    rest = slice(r.n_allies, r.n)
+    windup = jnp.concatenate([jnp.where(changed, 0.0, w.windup[r.ally]), w.windup[rest]])
+    backswing = jnp.concatenate([jnp.zeros_like(w.backswing[r.ally]), w.backswing[rest]])
+    return w._replace(windup=windup, backswing=backswing), Orders(*direction, target)
+
+
+def _advance_many(spec: MapSpec, w: World, action: Array, jitter: Array) -> World:
+    r = roster(spec)
+    w, orders = read_orders(r, w, action)
+    return jax.lax.fori_loop(0, LOOPS_PER_STEP, lambda _, carry: tick(r, carry, orders, jitter), w)
+
+
+@functools.cache
+def advance(spec: MapSpec):
+    """The function (world, action, jitter) -> world for one environment, with its batching rule."""
+
+    @jax.custom_batching.custom_vmap
+    def run(w: World, action: Array, jitter: Array) -> World:
+        many = jax.tree.map(lambda a: a[..., None], (w, action, jitter))
+        return jax.tree.map(lambda a: a[..., 0], _advance_many(spec, *many))
+
+    @run.def_vmap
+    def run_batch(axis_size: int, batched: PyTree, w: World, action: Array, jitter: Array):
+        def environments_last(array: Array, is_batched: bool) -> Array:
+            return (
+                jnp.moveaxis(array, 0, -1)
+                if is_batched
+                else jnp.broadcast_to(array[..., None], (*array.shape, axis_size))
+            )
+
+        many = jax.tree.map(environments_last, (w, action, jitter), tuple(batched))
+        result = _advance_many(spec, *many)
+        return jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), result), jax.tree.map(lambda _: True, result)
+
+    return run

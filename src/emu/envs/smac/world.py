@@ -1,0 +1,83 @@
+"""The moving part of a battle, and how pairs of units are visited.
+
+Inside the simulator every array is (units, E): the environments are the last axis, and all work is elementwise along
+it. Pairs are visited by folding over one of the two units, which compiles to a single loop over contiguous memory;
+this is several times faster on a CPU than reducing an (E, units, units) array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from emu.types import Array
+
+UNROLL_UP_TO = 24
+
+
+class World(NamedTuple):
+    """All units of a battle, allies first. (N,) for one environment, (N, E) inside the simulator; float32 if not said."""
+
+    x: Array
+    y: Array
+    life: Array
+    shield: Array
+    cooldown: Array  # loops until the weapon may start again
+    windup: Array  # loops until a started attack hits or launches; 0: none is under way
+    backswing: Array  # loops the unit still stands after an attack
+    target: Array  # int32, a unit's number or -1
+    flight: Array  # loops until a launched hit lands; 0: none is under way
+    aim: Array  # int32, whom it was launched at
+    calm: Array  # loops since the unit was last hit
+    foe: Array  # int32, who hit it last, or -1
+    energy: Array
+    healing: Array  # bool
+    bursting: Array  # bool: killed in the last loop and about to explode
+    vx: Array  # of flying units, which have inertia
+    vy: Array
+
+
+class Orders(NamedTuple):
+    """What the allies were told for this step, (n_allies, E)."""
+
+    dx: Array  # unit direction of a move order, 0 otherwise
+    dy: Array
+    target: Array  # int32: whom to attack or heal, or -1
+
+
+def fold(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> Any:
+    """`for j in indices: init = body(init, j)`; a compiled loop where unrolling would make the program too long."""
+    if len(indices) <= UNROLL_UP_TO:
+        for j in indices:
+            init = body(init, j)
+        return init
+    return jax.lax.fori_loop(indices[0], indices[-1] + 1, lambda j, carry: body(carry, j), init)
+
+
+def column(table: np.ndarray, rows: slice, j: Any) -> Array:
+    """Entries of a pair table for unit `j`, one for each of `rows`: (rows, 1)."""
+    block = table[rows]
+    if isinstance(j, int):
+        return block[:, j]
+    if np.all(block == block[:, :1]):
+        return block[:, 0]
+    return jnp.asarray(np.moveaxis(block, 1, 0))[j]
+
+
+def numbers(rows: slice) -> np.ndarray:
+    """The numbers of some units, (rows, 1) int32."""
+    return np.arange(rows.start, rows.stop, dtype=np.int32)[:, None]
+
+
+def stack(allies: Any, enemies: Any) -> Any:
+    """Join the two sides, leaf by leaf."""
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=0), allies, enemies)
+
+
+def put_row(array: Array, i: int, row: Array) -> Array:
+    """`array` with row `i` replaced; concatenation compiles better than a scatter."""
+    return jnp.concatenate([array[:i], row[None], array[i + 1 :]], axis=0)

@@ -1,0 +1,180 @@
+"""The value-decomposition learner: recurrent agents, a mixer, and any number of terms.
+
+    y_t = r_t + Σ intrinsic + γ (1 - terminated_t) Q_tot⁻(s_t+1, a*) + Σ bonuses,   a* greedy in the online network
+    L   = mean (Q_tot(s_t, a_t) - y_t)² + regulariser + Σ losses of terms
+
+VDN, QMIX, QPLEX, EMC, CDS and EMU are all this learner with another mixer and another list of terms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import PartitionSpec as P
+
+from emu.config import Config
+from emu.envs.base import EnvSpec
+from emu.learners.base import Context, Term
+from emu.learners.td import epsilon_greedy, masked, pick, td_target, torch_rmsprop
+from emu.nets.agents import RecurrentAgent
+from emu.nets.mixers import make_mixer
+from emu.runtime import DATA, Devices
+from emu.types import Array, Batch, PyTree
+
+
+class ValueState(NamedTuple):
+    params: PyTree  # {"agent": ..., "mixer": ...}
+    target: PyTree
+    optimiser: PyTree
+    terms: tuple[PyTree, ...]
+    updates: Array  # () int32
+
+
+class Carry(NamedTuple):
+    hidden: Array  # (E, N, H)
+    last_action: Array  # (E, N, A) one-hot, zeros at the start of an episode
+
+
+class ValueLearner:
+    def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
+        self.config, self.spec, self.terms = config.learner, spec, tuple(terms)
+        self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
+        self.mixer = make_mixer(config.mixer, spec)
+        c = config.learner
+        self.optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
+        shards = devices.sharding_for(c.batch_size)
+        self.shards = shards
+        data = P(None, DATA)
+        self.update = jax.jit(
+            jax.shard_map(
+                self._updates,
+                mesh=shards.mesh,
+                in_specs=(P(), data, data, P()),
+                out_specs=(P(), P()),
+                check_vma=False,
+            ),
+            donate_argnums=0,
+        )
+
+    def init(self, key: Array) -> ValueState:
+        agent_key, mixer_key, terms_key = jax.random.split(key, 3)
+        n, s = self.spec.n_agents, self.spec
+        obs, act = jnp.zeros((1, n, s.obs_dim)), jnp.zeros((1, n, s.n_actions))
+        agent = self.agent.init(agent_key, self.agent_carry(1), obs, act, method="step")
+        mixer = self.mixer.init(
+            mixer_key, jnp.zeros((1, n)), jnp.zeros((1, n)), act, jnp.zeros((1, s.state_dim))
+        )
+        params = {"agent": agent, "mixer": mixer}
+        keys = jax.random.split(terms_key, max(1, len(self.terms)))
+        states = tuple(term.init(k) for term, k in zip(self.terms, keys, strict=False))
+        target = jax.tree.map(jnp.copy, params)
+        return ValueState(params, target, self.optimiser.init(params), states, jnp.int32(0))
+
+    def policy(self, state: ValueState) -> PyTree:
+        return state.params["agent"]
+
+    def agent_carry(self, copies: int) -> Array:
+        return jnp.zeros((copies, self.spec.n_agents, self.agent.hidden), jnp.float32)
+
+    def initial_carry(self, copies: int) -> Carry:
+        actions = jnp.zeros((copies, self.spec.n_agents, self.spec.n_actions), jnp.float32)
+        return Carry(self.agent_carry(copies), actions)
+
+    def act(
+        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, epsilon: Array, key: Array
+    ) -> tuple[Array, Carry]:
+        q, hidden = self.agent.apply(policy, carry.hidden, obs, carry.last_action, method="step")
+        action = epsilon_greedy(q, avail, epsilon, key)
+        return action, Carry(hidden, jax.nn.one_hot(action, self.spec.n_actions))
+
+    # What follows runs inside one compiled program, on each device's share of every batch.
+
+    def _updates(self, state: ValueState, batches: Batch, recall: Any, step: Array):
+        def body(state, inputs):
+            return self._update(state, *inputs, step)
+
+        return jax.lax.scan(body, state, (batches, recall))
+
+    def _update(self, state: ValueState, batch: Batch, recall: Any, step: Array):
+        batch, recall = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (batch, recall))  # time first
+        last_action = self._last_action(batch.action)
+        mask = batch.filled.astype(jnp.float32)
+        count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
+        target_q = self.agent.apply(state.target["agent"], batch.obs[1:], last_action[1:], method="unroll")[0]
+
+        def loss_fn(params):
+            q, hidden, own = self.agent.apply(params["agent"], batch.obs, last_action, method="unroll")
+            context = Context(batch, recall, q, hidden, own, last_action, mask, count, step)
+            constants = jax.lax.stop_gradient(context)
+            target, parts = self._target(state, constants, target_q)
+            mixed = self._mix(params["mixer"], q[:-1], batch.avail[:-1], batch.action, batch.state[:-1])
+            td_error = mixed.q_tot - target
+            td_loss = context.mean(td_error**2)
+            total = td_loss + context.mean(mixed.regulariser)
+            for term, term_state in zip(self.terms, state.terms, strict=True):
+                extra = term.loss(term_state, context, mixed.q_tot)
+                total, parts = total + extra, _noted(parts, f"{term.name}_loss", extra)
+            parts |= {
+                "td_loss": td_loss,
+                "loss": total,
+                "td_error_abs": context.mean(jnp.abs(td_error)),
+                "q_taken": context.mean(mixed.q_tot),
+                "target": context.mean(target),
+            }
+            return total, (parts, constants)
+
+        (_, (parts, context)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
+        grads, parts = jax.lax.psum((grads, parts), DATA)
+        steps, optimiser = self.optimiser.update(grads, state.optimiser, state.params)
+        params = optax.apply_updates(state.params, steps)
+
+        updates = state.updates + 1
+        renew = updates % (self.config.target_interval * self.config.updates_per_episode) == 0
+        target = jax.tree.map(lambda new, old: jnp.where(renew, new, old), params, state.target)
+        states = []
+        for term, term_state in zip(self.terms, state.terms, strict=True):
+            term_state, metrics = term.update(term_state, context, renew)
+            states.append(term_state)
+            parts |= {f"{term.name}_{key}": value for key, value in metrics.items()}
+        parts["grad_norm"] = optax.global_norm(grads)
+        return ValueState(params, target, optimiser, tuple(states), updates), parts
+
+    def _target(self, state: ValueState, context: Context, target_q: Array) -> tuple[Array, dict[str, Array]]:
+        """The TD target (T, B), with every term's share of it."""
+        batch, parts = context.batch, {}
+        reward = batch.reward
+        for term, term_state in zip(self.terms, state.terms, strict=True):
+            extra = term.reward(term_state, context)
+            reward, parts = reward + extra, _noted(parts, f"{term.name}_reward", extra, context)
+        avail = batch.avail[1:]
+        chooser = context.q[1:] if self.config.double_q else target_q
+        best = masked(chooser, avail).argmax(axis=-1)
+        value = self._mix(state.target["mixer"], target_q, avail, best, batch.state[1:]).q_tot
+        target = td_target(reward, batch.terminated, value, self.config.gamma)
+        for term, term_state in zip(self.terms, state.terms, strict=True):
+            extra = term.target(term_state, context, value)
+            target, parts = target + extra, _noted(parts, f"{term.name}_bonus", extra, context)
+        return jax.lax.stop_gradient(target), parts
+
+    def _mix(self, params: PyTree, q: Array, avail: Array, action: Array, state: Array):
+        onehot = jax.nn.one_hot(action, self.spec.n_actions)
+        return self.mixer.apply(params, pick(q, action), masked(q, avail).max(axis=-1), onehot, state)
+
+    def _last_action(self, action: Array) -> Array:
+        """One-hot of the action before each observation, (T+1, B, N, A); zeros at the first."""
+        onehot = jax.nn.one_hot(action, self.spec.n_actions)
+        return jnp.concatenate([jnp.zeros_like(onehot[:1]), onehot])
+
+
+def _noted(
+    parts: dict[str, Array], name: str, value: Array | float, context: Context | None = None
+) -> dict[str, Array]:
+    """Log a term's share, unless it has none."""
+    if isinstance(value, float):
+        return parts
+    return parts | {name: value if context is None else context.mean(value)}

@@ -1,0 +1,109 @@
+"""Replay: whole episodes on the host, without padding, in a ring bounded by number and by bytes.
+
+Batches are cut to their longest episode and rounded up to one of a few lengths, so that the learner is compiled a
+handful of times. Sampling is a pure function of (seed, update), so a resumed run draws what it would have drawn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from emu.envs.base import EnvSpec
+from emu.errors import ConfigError
+from emu.types import Batch, Episode
+
+
+def bucket_lengths(limit: int, count: int) -> tuple[int, ...]:
+    """At most `count` lengths, evenly spread up to the episode limit."""
+    return tuple(sorted({-(-limit * k // count) for k in range(1, count + 1)}))
+
+
+def bytes_per_step(spec: EnvSpec) -> int:
+    """Bytes one step of an episode takes in the replay."""
+    floats = spec.n_agents * spec.obs_dim + spec.state_dim + 1
+    return 4 * floats + spec.n_agents * spec.n_actions + 4 * spec.n_agents + 2
+
+
+class Replay:
+    def __init__(self, spec: EnvSpec, episodes: int, max_bytes: int, buckets: int = 4) -> None:
+        self.spec, self.capacity, self.max_bytes = spec, episodes, max_bytes
+        self.lengths = bucket_lengths(spec.episode_limit, buckets)
+        longest = bytes_per_step(spec) * (spec.episode_limit + 1)
+        if longest > max_bytes:
+            raise ConfigError(
+                f"One episode of '{spec.name}' may take {longest / 1e6:.1f} MB, more than replay.gigabytes allows "
+                f"({max_bytes / 1e6:.1f} MB). Raise replay.gigabytes."
+            )
+        self._ring: deque[Episode] = deque()
+        self.nbytes = 0
+        self.added = 0  # episodes ever added; the ring holds numbers added-len .. added-1
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest episode still held."""
+        return self.added - len(self._ring)
+
+    def add(self, episodes: Iterable[Episode]) -> None:
+        for episode in episodes:
+            while self._ring and (
+                len(self._ring) >= self.capacity or self.nbytes + episode.nbytes > self.max_bytes
+            ):
+                self.nbytes -= self._ring.popleft().nbytes
+            self._ring.append(episode)
+            self.nbytes += episode.nbytes
+            self.added += 1
+
+    def since(self, number: int) -> list[Episode]:
+        """Episodes from the given number on, as far as still held."""
+        skip = max(0, number - self.first)
+        return [self._ring[i] for i in range(skip, len(self._ring))]
+
+    def restore(self, episodes: Iterable[Episode], added: int) -> None:
+        """Refill an empty ring with the episodes it held when `added` had been added."""
+        episodes = list(episodes)
+        self.add(episodes)
+        self.added = added
+
+    def sample(self, size: int, seed: int, update: int) -> list[Episode]:
+        """`size` different episodes, drawn for this very update."""
+        rng = np.random.Generator(np.random.Philox(key=seed, counter=update))
+        chosen = rng.choice(len(self._ring), size=size, replace=False)
+        return [self._ring[i] for i in chosen]
+
+    def length_for(self, episodes: Iterable[Episode]) -> int:
+        """The smallest allowed batch length that holds the longest of these episodes."""
+        longest = max(episode.length for episode in episodes)
+        return next(length for length in self.lengths if length >= longest)
+
+    def batch(self, episodes: Sequence[Episode], length: int) -> Batch:
+        """Side by side, padded to `length`."""
+        spec, size = self.spec, len(episodes)
+        n = spec.n_agents
+        batch = Batch(
+            obs=np.zeros((size, length + 1, n, spec.obs_dim), np.float32),
+            state=np.zeros((size, length + 1, spec.state_dim), np.float32),
+            avail=np.ones((size, length + 1, n, spec.n_actions), bool),
+            action=np.zeros((size, length, n), np.int32),
+            reward=np.zeros((size, length), np.float32),
+            terminated=np.zeros((size, length), bool),
+            truncated=np.zeros((size, length), bool),
+            filled=np.zeros((size, length), bool),
+        )
+        for row, episode in enumerate(episodes):
+            steps = episode.length
+            for name in Episode._fields[:-1]:  # all but `won`
+                source = getattr(episode, name)
+                getattr(batch, name)[row, : len(source)] = source
+            batch.filled[row, :steps] = True
+        return batch
+
+
+def stack(batches: Sequence[Batch]) -> Batch:
+    """Several batches along a new leading axis; they must have one length."""
+    return Batch(*(np.stack(parts) for parts in zip(*batches, strict=True)))

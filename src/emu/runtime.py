@@ -1,0 +1,74 @@
+"""Which devices a run uses, and how work is shared among them.
+
+On a CPU every core is made a device of its own: XLA runs the small products of a recurrent network on one thread, so
+two devices with half of the batch each are nearly twice as fast. The same code uses several GPUs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from emu.errors import ConfigError
+from emu.types import PyTree
+
+DATA = "data"  # the mesh axis over which batches and environments are divided
+MAX_CPU_DEVICES = 8  # beyond this, a batch of 32 episodes is too thin to divide
+
+
+def cpu_count() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def configure_cpu_devices(requested: int = 0) -> None:
+    """One CPU device per core (or as many as asked for). Must run before JAX computes anything; later calls do nothing."""
+    if jax._src.xla_bridge.backends_are_initialized():  # type: ignore[attr-defined]
+        return
+    jax.config.update("jax_num_cpu_devices", requested or min(cpu_count(), MAX_CPU_DEVICES))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shards:
+    """A mesh of devices along the data axis."""
+
+    mesh: Mesh
+
+    @property
+    def size(self) -> int:
+        return self.mesh.size
+
+    def put(self, tree: PyTree, axis: int = 0) -> PyTree:
+        """Send host arrays to the devices, divided along `axis`."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P(*[None] * axis, DATA)))
+
+    def replicate(self, tree: PyTree) -> PyTree:
+        """A full copy on every device."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """The devices of a run."""
+
+    devices: tuple[jax.Device, ...]
+
+    @staticmethod
+    def of(requested: int = 0) -> Devices:
+        found = jax.devices()
+        if requested > len(found):
+            raise ConfigError(
+                f"{requested} devices were asked for, but JAX sees {len(found)} ({found[0].platform}). "
+                "Lower `devices`, or leave it at 0 to use them all."
+            )
+        return Devices(tuple(found[: requested or len(found)]))
+
+    def sharding_for(self, items: int) -> Shards:
+        """The largest number of devices that divides `items` evenly."""
+        count = max(n for n in range(1, len(self.devices) + 1) if items % n == 0)
+        return Shards(Mesh(np.array(self.devices[:count]), (DATA,)))

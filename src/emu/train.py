@@ -1,0 +1,326 @@
+"""The loop, top to bottom: collect a chunk of episodes, remember them, learn from the replay, test, save.
+
+    collect -> remember -> learn -> report (log, test, checkpoint)
+
+`train` starts a run in an empty folder, `resume` goes on with one; both end in `Trainer.run`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from emu import envs
+from emu.algorithms import build_learner
+from emu.checkpoint import Checkpoints, RunLock, load_tree, save_tree
+from emu.config import Config, from_dict, replace, to_dict
+from emu.console import Progress
+from emu.envs.checker import check_shapes
+from emu.errors import EmuError
+from emu.evaluate import Evaluator
+from emu.metrics import Means, MetricsWriter
+from emu.provenance import provenance
+from emu.replay import Replay, stack
+from emu.rollout import Rollout
+from emu.runtime import Devices, configure_cpu_devices
+
+
+@dataclasses.dataclass
+class Counters:
+    """Where a run stands."""
+
+    step: int = 0  # environment steps
+    episodes: int = 0
+    updates: int = 0
+    owed: int = 0  # updates that collected episodes have earned and that are still to be done
+    tests: int = 0
+    logs: int = 0  # training rows written
+    best: tuple[float, float] = (-1.0, -np.inf)  # win rate and return of the best test
+    last_checkpoint: int = 0
+
+
+class Stopped(Exception):
+    """The run was asked to stop; its state is saved."""
+
+
+class Trainer:
+    """One run: the stores, the compiled pieces, and the loop that connects them."""
+
+    def __init__(self, config: Config, folder: Path, progress: Progress) -> None:
+        self.config, self.folder, self.progress = config, folder, progress
+        self.env = envs.make(config.env, **config.env_args)
+        check_shapes(self.env)
+        spec = self.env.spec
+        devices = Devices.of(config.devices)
+        self.learner = build_learner(config, spec, devices)
+        self.rollout = Rollout(self.env, self.learner, config.rollout.envs, config.rollout.chunk, devices)
+        self.evaluator = Evaluator(self.env, self.learner, config.eval.episodes, devices)
+        self.replay = Replay(
+            spec, config.replay.episodes, int(config.replay.gigabytes * 1e9), config.learner.length_buckets
+        )
+        self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
+        self.means, self.counters = Means(), Counters()
+        keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
+        self.state = self.learner.shards.replicate(self.learner.init(keys[0]))
+        self.rollout_state = self.rollout.init(keys[1])
+        self.stop_signal: str | None = None
+        self.seconds = dict.fromkeys(("rollout", "sampling", "learner", "evaluation", "checkpoint"), 0.0)
+
+    # The loop
+
+    def run(self, keep_bytes: int = 0) -> dict[str, float]:
+        """Train until the last step. Returns the last test."""
+        resumed = self.counters.step
+        self.writer = MetricsWriter(self.folder, self.config.tensorboard, keep_bytes, resumed)
+        summary: dict[str, float] = {}
+        try:
+            with self.progress.watching(self.config.steps, resumed):
+                if not resumed:
+                    summary = self.test()
+                while self.counters.step < self.config.steps:
+                    self.collect()
+                    self.learn()
+                    summary = self.report() or summary
+                    if self.stop_signal:
+                        self.save()
+                        raise Stopped(self.stop_signal)
+                self.save()
+        finally:
+            self.writer.close()
+        return summary
+
+    def collect(self) -> None:
+        """One chunk of experience into the replay."""
+        started = time.perf_counter()
+        policy = self.learner.policy(self.state)
+        self.rollout_state, episodes, steps = self.rollout.collect(policy, self.rollout_state, self.epsilon)
+        self.replay.add(episodes)
+        self.counters.step += steps
+        self.counters.episodes += len(episodes)
+        if len(self.replay) >= self.config.learner.batch_size:
+            self.counters.owed += len(episodes) * self.config.learner.updates_per_episode
+        for episode in episodes:
+            self.means.add(
+                {
+                    "train_return": episode.reward.sum(),
+                    "train_length": episode.length,
+                    "train_win_rate": episode.won,
+                }
+            )
+        self.seconds["rollout"] += time.perf_counter() - started
+
+    def learn(self) -> None:
+        """The updates owed, as many at a time as one compiled call does."""
+        per_call = self.config.learner.updates_per_call
+        while self.counters.owed >= per_call:
+            started = time.perf_counter()
+            batches = self.learner.shards.put(self.sample(per_call), axis=1)
+            sampled = time.perf_counter()
+            self.state, metrics = self.learner.update(self.state, batches, None, np.int32(self.counters.step))
+            self.means.add(metrics)
+            self.counters.updates += per_call
+            self.counters.owed -= per_call
+            self.seconds["sampling"] += sampled - started
+            self.seconds["learner"] += time.perf_counter() - sampled
+
+    def sample(self, count: int) -> Any:
+        """`count` batches of one length, along a leading axis."""
+        size, first = self.config.learner.batch_size, self.counters.updates
+        groups = [self.replay.sample(size, self.config.seed, first + k) for k in range(count)]
+        length = max(self.replay.length_for(group) for group in groups)
+        return stack([self.replay.batch(group, length) for group in groups])
+
+    def report(self) -> dict[str, float] | None:
+        """Log, test and save when due; the test's summary if there was one."""
+        config, counters, summary = self.config, self.counters, None
+        if counters.step // config.log_interval > counters.logs:
+            self.log()
+        if counters.step // config.eval.interval >= counters.tests or counters.step >= config.steps:
+            summary = self.test()
+        if counters.step - counters.last_checkpoint >= config.checkpoint.interval:
+            self.save()
+        self.progress.update(counters.step, epsilon=self.epsilon, episodes=counters.episodes)
+        return summary
+
+    @property
+    def epsilon(self) -> float:
+        r = self.config.rollout
+        share = min(1.0, self.counters.step / r.epsilon_steps)
+        return r.epsilon_start + share * (r.epsilon_end - r.epsilon_start)
+
+    def log(self) -> None:
+        """A training row: means since the last one. Stops the run if the numbers are no longer numbers."""
+        counters = self.counters
+        counters.logs = counters.step // self.config.log_interval
+        row = {"episodes": counters.episodes, "updates": counters.updates, "epsilon": self.epsilon}
+        row |= {"replay_episodes": len(self.replay), "replay_bytes": self.replay.nbytes} | self.means.take()
+        self.writer.row(counters.step, row)
+        broken = [name for name, value in row.items() if not np.isfinite(value)]
+        if broken:
+            known = self.checkpoints.steps()
+            last = f"step {known[-1]}" if known else "none yet"
+            raise EmuError(
+                f"Training diverged at step {counters.step}: {', '.join(broken)} is not finite. Nothing of it was saved "
+                f"(last checkpoint: {last}). Try a smaller learner.learning_rate or learner.max_grad_norm."
+            )
+
+    def test(self) -> dict[str, float]:
+        """Greedy episodes; remembers the best parameters."""
+        started = time.perf_counter()
+        jax.block_until_ready(self.state)
+        self.seconds["learner"] += time.perf_counter() - started
+        started, counters = time.perf_counter(), self.counters
+        result = self.evaluator.test(self.learner.policy(self.state), self.config.seed, counters.tests)
+        counters.tests = counters.step // self.config.eval.interval + 1
+        summary = result.summary()
+        self.writer.row(counters.step, summary)
+        self.writer.timing(counters.step, {"wall": time.time(), **self.seconds})
+        self.progress.tested(counters.step, summary)
+        self.seconds["evaluation"] += time.perf_counter() - started
+        score = (summary["test_win_rate"], summary["test_return"])
+        if score > tuple(counters.best):
+            counters.best = score
+            save_best(self.folder, self.learner.policy(self.state), counters.step, summary)
+        return summary
+
+    # Saving and restoring
+
+    def save(self) -> None:
+        started = time.perf_counter()
+        if self.counters.step == self.counters.last_checkpoint and self.checkpoints.steps():
+            return
+        self.counters.last_checkpoint = self.counters.step
+        state = {
+            "counters": dataclasses.asdict(self.counters),
+            "means": self.means.save(),
+            "metrics_bytes": self.writer.sync(),
+        }
+        tree = {"learner": self.state, "rollout": self.rollout_state}
+        self.checkpoints.save(self.counters.step, tree, self.rollout.save(), state, self.replay)
+        self.seconds["checkpoint"] += time.perf_counter() - started
+
+    def restore(self) -> int:
+        """Load the newest whole checkpoint; the number of bytes of metrics.jsonl that belong to it."""
+        like = {"learner": self.state, "rollout": self.rollout_state}
+        tree, arrays, state, _ = self.checkpoints.load(like, self.replay, self.progress.warn)
+        self.state = self.learner.shards.replicate(tree["learner"])
+        self.rollout_state = self.rollout.shards.put(tree["rollout"])
+        self.rollout.load(arrays)
+        self.means.load(state["means"])
+        self.counters = Counters(**state["counters"])
+        return state["metrics_bytes"]
+
+
+def save_best(folder: Path, policy: Any, step: int, summary: dict[str, float]) -> None:
+    """Replace the best parameters, never leaving the folder without any."""
+    import shutil
+
+    fresh, best = folder / ".best-new", folder / "best"
+    shutil.rmtree(fresh, ignore_errors=True)
+    save_tree(fresh / "policy", policy)
+    (fresh / "summary.json").write_text(json.dumps({"step": step, **summary}))
+    shutil.rmtree(best, ignore_errors=True)
+    fresh.rename(best)
+
+
+def load_policy(folder: Path, like: Any) -> tuple[Any, dict[str, float]]:
+    """The best parameters of a run and the test they were best in."""
+    if not (folder / "best" / "summary.json").exists():
+        raise EmuError(f"{folder} holds no trained team yet: it has no best/ folder.")
+    return load_tree(folder / "best" / "policy", like), json.loads(
+        (folder / "best" / "summary.json").read_text()
+    )
+
+
+def run_folder(config: Config, root: Path = Path("runs")) -> Path:
+    """Where a run goes unless told otherwise."""
+    return root / config.env.replace("/", "-").replace(":", "-") / f"{config.algo}-seed{config.seed}"
+
+
+def read_config(folder: Path) -> Config:
+    path = folder / "config.json"
+    if not path.exists():
+        raise EmuError(f"{folder} is not a run folder: it has no config.json. `emu train` makes one.")
+    return from_dict(json.loads(path.read_text()))
+
+
+def train(config: Config, folder: Path | None = None, progress: Progress | None = None) -> dict[str, float]:
+    """Start a run. The folder must not exist (or be empty)."""
+    configure_cpu_devices(config.devices)
+    folder, progress = folder or run_folder(config), progress or Progress()
+    if folder.exists() and any(folder.iterdir()):
+        raise EmuError(
+            f"{folder} already exists. Go on with it (`emu resume {folder}`), choose another (`--run-dir`), or remove it."
+        )
+    trainer = None
+    created = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = RunLock(folder)
+    try:
+        trainer = Trainer(config, folder, progress)
+        (folder / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
+        (folder / "meta.json").write_text(json.dumps(provenance(trainer.env.spec), indent=2) + "\n")
+        progress.header(config, trainer)
+        return _run(trainer, 0)
+    except EmuError:
+        if trainer is None and created:  # a bad configuration leaves nothing behind
+            (folder / ".lock").unlink(missing_ok=True)
+            _remove_if_empty(folder / "replay", folder / "checkpoints", folder)
+        raise
+    finally:
+        lock.release()
+
+
+def resume(folder: Path, steps: int | None = None, progress: Progress | None = None) -> dict[str, float]:
+    """Go on with a run as if it had never stopped; `steps` may extend it."""
+    config, progress = read_config(folder), progress or Progress()
+    if steps is not None:
+        config = replace(config, {"steps": steps})
+        (folder / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
+    configure_cpu_devices(config.devices)
+    lock = RunLock(folder)
+    try:
+        trainer = Trainer(config, folder, progress)
+        keep_bytes = 0
+        if trainer.checkpoints.steps():
+            keep_bytes = trainer.restore()
+        else:
+            progress.warn("The run was stopped before its first checkpoint; it starts from the beginning.")
+        progress.header(config, trainer)
+        return _run(trainer, keep_bytes)
+    finally:
+        lock.release()
+
+
+def _run(trainer: Trainer, keep_bytes: int) -> dict[str, float]:
+    """Run with Ctrl-C and SIGTERM turned into a save at the end of the current chunk."""
+
+    def ask(number: int, _: Any) -> None:
+        trainer.stop_signal = signal.Signals(number).name
+        trainer.progress.warn(f"{trainer.stop_signal}: saving, then stopping.")
+
+    previous: dict[int, Callable | int | None] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, ask)
+    except ValueError:  # not in the main thread: the caller handles signals
+        pass
+    try:
+        return trainer.run(keep_bytes)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _remove_if_empty(*folders: Path) -> None:
+    for folder in folders:
+        if folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()
