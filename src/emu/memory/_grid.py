@@ -29,8 +29,7 @@ from emu.memory._tree import (
 ABSENT = (
     -2
 )  # in `following`: the entry is not in the index. In `head`: END, an entry, or ABSENT - node of a tree
-FARTHEST = 4e18  # cell numbers are clamped here; clamping keeps their order, hence exactness
-MIX = np.uint64(0x9E3779B97F4A7C15)
+WEIGHTS = tuple(0x9E3779B97F4A7C15**power % 2**63 | 1 for power in range(1, 9))  # one a dimension, odd
 BLOCK = 32  # queries whose memory is fetched ahead
 SAMPLE = 4096  # keys looked at when the cell size is chosen
 CROWDED = 16  # neighbours in the sample from which on a cell is taken to become a tree
@@ -47,29 +46,33 @@ class Grid(NamedTuple):
     scale: float  # 1 / cell size
     reach: float  # the radius and a hair, so that rounding loses nobody
     limit: float  # a match is closer than this: radius squared for l2, radius for linf
-    shift: np.uint64  # 64 - log2(buckets)
+    mask: np.uint64  # buckets - 1
     linf: bool
 
 
 @compiled
 def _cell(value, scale):
-    """Which cell a coordinate lies in; zero, where collapsed dimensions end up, is the middle of a cell."""
-    return np.int64(math.floor(min(max(value * scale + 0.5, -FARTHEST), FARTHEST)))
+    """Which cell a coordinate lies in; zero, where collapsed dimensions end up, is the middle of a cell.
+
+    Beyond ±2^63 cells the conversion gives one and the same number: far-off keys share a cell, nothing is lost.
+    """
+    return np.int64(math.floor(value * scale + 0.5))
 
 
 @compiled
-def _mix(h, cell):
-    """Fold one more cell number into a hash; the shift lets high bits reach the low ones of the next product."""
-    h = (h ^ np.uint64(cell)) * MIX
-    return h ^ (h >> np.uint64(29))
+def _hash(cells_sum):
+    """Spread a weighted sum of cell numbers over 64 bits; the upper ones choose the bucket."""
+    h = np.uint64(cells_sum)
+    h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return h ^ (h >> np.uint64(32))
 
 
 @compiled
 def _bucket(grid, keys, i):
-    h = np.uint64(0)
+    total = np.int64(0)
     for d in range(keys.shape[1]):
-        h = _mix(h, _cell(np.float64(keys[i, d]), grid.scale))
-    return np.int64((h * MIX) >> grid.shift)
+        total += _cell(np.float64(keys[i, d]), grid.scale) * WEIGHTS[d]
+    return np.int64(_hash(total) & grid.mask)
 
 
 @compiled
@@ -89,27 +92,27 @@ def _look(grid, bucket, y, best, best_id):
 @compiled
 def nearest(grid, y):
     """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none."""
-    h, cells = np.uint64(0), 1
+    total, cells = np.int64(0), 1
     for d in range(y.shape[0]):
         low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
         high = _cell(np.float64(y[d]) + grid.reach, grid.scale)
         cells *= high - low + 1
-        h = _mix(h, low)
-    best, best_id = _look(grid, np.int64((h * MIX) >> grid.shift), y, grid.limit, np.int64(END))
+        total += low * WEIGHTS[d]
+    best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, grid.limit, np.int64(END))
     for c in range(1, cells):
-        h, rest = np.uint64(0), c
+        total, rest = np.int64(0), c
         for d in range(y.shape[0]):
             low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
             width = _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
             if width == 2:
-                h = _mix(h, low + (rest & 1))
+                total += (low + (rest & 1)) * WEIGHTS[d]
                 rest >>= 1
             elif width == 1:
-                h = _mix(h, low)
+                total += low * WEIGHTS[d]
             else:  # only where float64 itself is coarser than a cell
-                h = _mix(h, low + rest % width)
+                total += (low + rest % width) * WEIGHTS[d]
                 rest //= width
-        best, best_id = _look(grid, np.int64((h * MIX) >> grid.shift), y, best, best_id)
+        best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, best, best_id)
     return best_id, best
 
 
@@ -249,20 +252,21 @@ def _sample_cost(sample, cell, weight, table, counts, codes):
         counts[slot] = 0
     mask = np.int64(table.shape[0] - 1)
     for j in range(sample.shape[0]):
-        h = np.uint64(0)
+        total = np.int64(0)
         for d in range(sample.shape[1]):
-            h = _mix(h, _cell(np.float64(sample[j, d]), 1.0 / cell))
-        slot = np.int64(h >> np.uint64(20)) & mask
+            total += _cell(np.float64(sample[j, d]), 1.0 / cell) * WEIGHTS[d]
+        h = _hash(total)
+        slot = np.int64(h & np.uint64(mask))
         while counts[slot] > 0 and table[slot] != h:
             slot = (slot + 1) & mask
         table[slot] = h
         counts[slot] += 1
         codes[j] = slot
-    total = 0.0
+    cost = 0.0
     for j in range(sample.shape[0]):
         others = counts[codes[j]] - 1
-        total += TREE_COST if others >= CROWDED else others * weight
-    return total / sample.shape[0]
+        cost += TREE_COST if others >= CROWDED else others * weight
+    return cost / sample.shape[0]
 
 
 def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
@@ -281,7 +285,7 @@ def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
     )  # float32 is not finer than that
     while True:
         crossed = (1.0 + 2.0 * reach / cell) ** sample.shape[1]
-        cost = crossed * (3.0 + _sample_cost(sample, cell, target / len(sample), table, counts, codes))
+        cost = crossed * (1.0 + _sample_cost(sample, cell, target / len(sample), table, counts, codes))
         if cost <= best_cost:
             best_cell, best_cost = cell, cost
         if cell > spread:

@@ -45,7 +45,7 @@ class RadiusIndex:
             scale=1.0,
             reach=1.0,
             limit=1.0,
-            shift=np.uint64(64 - buckets.bit_length() + 1),
+            mask=np.uint64(buckets - 1),
             linf=metric == "linf",
         )
         self._set_radius(radius)
