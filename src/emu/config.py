@@ -6,11 +6,34 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from tyro.constructors import PrimitiveConstructorSpec
 
 from emu.errors import ConfigError, did_you_mean
+
+
+def _parse_json_object(words: list[str]) -> dict[str, Any]:
+    value = json.loads(words[0])
+    if not isinstance(value, dict):
+        raise ValueError(f"{words[0]} is not a JSON object")
+    return value
+
+
+# A dictionary that the command line takes as one JSON object: --env-args '{"penalty": 0.5}'
+JsonObject = Annotated[
+    dict[str, Any],
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="JSON",
+        instance_from_str=_parse_json_object,
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=lambda value: [json.dumps(value)],
+    ),
+]
 
 
 def check(condition: bool, message: str) -> None:
@@ -251,9 +274,9 @@ class CheckpointConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    algo: str = "qmix"
-    env: str = "gridworld"
-    env_args: dict[str, Any] = dataclasses.field(default_factory=dict)
+    algo: str = "qmix"  # `emu algos` lists them
+    env: str = "gridworld"  # `emu envs` lists them
+    env_args: JsonObject = dataclasses.field(default_factory=dict)  # arguments of the environment, as JSON
     seed: int = 0
     steps: int = 500_000  # environment steps in all
     log_interval: int = 2_000  # environment steps between training rows in metrics.jsonl

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -91,7 +92,8 @@ class Progress:
         if self._bar is not None:
             rate = self.rate()
             left = human_time((self._total - step) / rate) if rate else "?"
-            text = f"{rate:,.0f} steps/s  {left} left  ε {epsilon:.2f}  win {self._win:.2f}  return {self._return:.2f}  {extra}"
+            scores = f"ε {epsilon:.2f}  win {self._win:.2f}  return {self._return:.2f}"
+            text = f"{rate:,.0f} steps/s  {left} left  {scores}  {extra}"
             self._bar.update(self._task, completed=min(step, self._total), text=text)
 
     def tested(self, step: int, summary: dict[str, Any]) -> None:
@@ -111,4 +113,4 @@ class Progress:
         return (last - first) / (now - then) if now > then else 0.0
 
     def warn(self, message: str) -> None:
-        self.console.print(f"[yellow]warning[/] {message}", highlight=False)
+        self.console.print(f"[yellow]warning[/] {escape(message)}", highlight=False, soft_wrap=True)

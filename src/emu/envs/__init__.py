@@ -1,5 +1,6 @@
 """Environments: the protocol, the registry, the checker, and those that come with the package."""
 
+from emu.envs import smac
 from emu.envs.base import Drawable, Env, EnvSpec, make, register, registered
 
 __all__ = ["Drawable", "Env", "EnvSpec", "make", "register", "registered"]
@@ -31,3 +32,4 @@ register(
     game="nonmonotonic",
 )
 register("matrix/climbing", _MATRIX, "the climbing game: three actions, a hidden best pair", game="climbing")
+smac.register_all()  # declarations only: nothing heavy is imported until a map is made

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -57,7 +58,7 @@ class Env(Protocol):
         ...
 
     def avail(self, state: PyTree) -> Array:
-        """Which actions each agent may take, (N, A) bool; at least one for every agent, at the end of an episode too."""
+        """Which actions each agent may take, (N, A) bool; always at least one, at the end of an episode too."""
         ...
 
     def state(self, state: PyTree) -> Array:
@@ -87,7 +88,7 @@ _registry: dict[str, Entry] = {}
 
 
 def register(name: str, factory: str | Callable[..., Env], summary: str, **defaults: Any) -> None:
-    """Make `make(name, **args)` call `factory(**defaults, **args)`. A second registration of a name replaces the first."""
+    """Make `make(name, **args)` call `factory(**defaults, **args)`. A name registered again is replaced."""
     _registry[name] = Entry(factory, summary, defaults)
 
 
@@ -103,10 +104,13 @@ def make(name: str, **args: Any) -> Env:
         raise EnvError(
             f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all."
         )
-    try:
-        return _resolve(entry.factory)(**{**entry.defaults, **args})
-    except TypeError as error:
-        raise EnvError(f"Environment '{name}' does not accept these arguments {args}: {error}") from error
+    factory = _resolve(entry.factory)
+    accepted = inspect.signature(factory).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
+        for key in args:
+            if key not in accepted:
+                raise EnvError(f"Environment '{name}' has no argument '{key}'. {did_you_mean(key, accepted)}")
+    return factory(**{**entry.defaults, **args})
 
 
 def _resolve(factory: str | Callable[..., Env]) -> Callable[..., Env]:

@@ -11,12 +11,14 @@ All share one signature, so that a learner need not know which one it holds:
     q_tot           (...,)
     regulariser     (...,)       to be averaged over the filled steps and added to the loss; 0 but for QPLEX
 
-Layers that read the same input are one wide matrix product, split afterwards.
+Layers that read the same input are one wide matrix product, split afterwards; leading axes are one inside.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -36,6 +38,18 @@ TINY = 1e-10  # keeps QPLEX's weights above 0, as its authors do
 class MixerOutput(NamedTuple):
     q_tot: Array  # (...,)
     regulariser: Array  # (...,)
+
+
+def _leading_axes_as_one(mix: Callable[..., MixerOutput]) -> Callable[..., MixerOutput]:
+    """Matrix products are quicker on two axes than on three."""
+
+    @functools.wraps(mix)
+    def wrapped(self: nn.Module, chosen: Array, *others: Array) -> MixerOutput:
+        lead = chosen.shape[:-1]
+        flat = (x.reshape(math.prod(lead), *x.shape[len(lead) :]) for x in (chosen, *others))
+        return MixerOutput(*(x.reshape(lead) for x in mix(self, *flat)))
+
+    return wrapped
 
 
 class Single(nn.Module):
@@ -66,6 +80,7 @@ class QMIX(nn.Module):
     hyper_hidden: int = 64
 
     @nn.compact
+    @_leading_axes_as_one
     def __call__(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> MixerOutput:
         _expect("chosen", chosen, n_agents=self.n_agents)
         widths = (self.hyper_hidden, self.hyper_hidden, self.embed, self.embed)
@@ -105,6 +120,7 @@ class QPLEX(nn.Module):
     attention_regulariser: float = 0.001
 
     @nn.compact
+    @_leading_axes_as_one
     def __call__(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> MixerOutput:
         self._check_shapes(chosen, greedy, actions_onehot, state)
         widths = (
@@ -132,18 +148,21 @@ class QPLEX(nn.Module):
     def _attention_logits(self, query_hidden: Array, chosen: Array, state: Array) -> Array:
         """q_h · k_hi for every head and agent, (..., heads, N).
 
-        Neither query nor key has a bias, so the four factors may be multiplied in any order: einsum takes the
-        cheapest for the sizes at hand, most often without ever forming the keys.
+        Neither query nor key has a bias, so their two matrices are multiplied first: the keys are never formed.
         """
         units = state[..., : self.n_agents * self.unit_dim]
         units = units.reshape(*units.shape[:-1], self.n_agents, self.unit_dim)
         if self.nonlinear:
             units = jnp.concatenate([units, chosen[..., None]], axis=-1)
-        query_hidden = query_hidden.reshape(*query_hidden.shape[:-1], self.heads, self.hyper_hidden)
         to_query = self.param("query", torch_linear, (self.heads, self.hyper_hidden, self.embed))
         to_key = self.param("key", torch_linear, (self.heads, units.shape[-1], self.embed))
-        product = "...hi,hie,hue,...nu->...hn"
-        return jnp.einsum(product, query_hidden, to_query, to_key, units, optimize="optimal")
+        products = jnp.einsum("hie,hue->hiu", to_query, to_key)
+        hiddens = jnp.split(query_hidden, self.heads, axis=-1)
+        logits = [
+            jnp.einsum("...u,...nu->...n", hidden @ product, units)
+            for hidden, product in zip(hiddens, products, strict=True)
+        ]
+        return jnp.stack(logits, axis=-2)
 
     def _importance(self, key: Array, agents: Array, actions_onehot: Array, state: Array) -> Array:
         """λ_i = Σ_k |key_k(s)| σ(agents_ki(s)) σ(action_ki(s, a)), (..., N)."""
@@ -159,18 +178,14 @@ class QPLEX(nn.Module):
         _expect("greedy", greedy, n_agents=self.n_agents)
         _expect("actions_onehot", actions_onehot, n_agents=self.n_agents, n_actions=self.n_actions)
         if state.shape[-1] < self.n_agents * self.unit_dim:
-            raise ValueError(
-                f"state must hold {self.n_agents} × {self.unit_dim} features, not {state.shape[-1]}."
-            )
+            raise ValueError(f"state must hold {self.n_agents} × {self.unit_dim} features, not {state.shape[-1]}.")
 
 
 def make_mixer(config: MixerConfig, spec: EnvSpec) -> Single | VDN | QMIX | QPLEX:
     """The mixer `config` asks for, in the sizes of the environment."""
     if config.kind == "none":
         if spec.n_agents != 1:
-            raise ConfigError(
-                f"Mixer 'none' is for one agent, not {spec.n_agents}: choose vdn, qmix or qplex."
-            )
+            raise ConfigError(f"Mixer 'none' is for one agent, not {spec.n_agents}: choose vdn, qmix or qplex.")
         return Single()
     if config.kind == "vdn":
         return VDN()

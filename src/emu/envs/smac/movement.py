@@ -16,7 +16,7 @@ import numpy as np
 from emu.envs.smac import terrain
 from emu.envs.smac.behaviour import Quarry
 from emu.envs.smac.roster import Roster
-from emu.envs.smac.world import Orders, World, column, fold
+from emu.envs.smac.world import Orders, World, column, fold, settle
 from emu.types import Array
 
 CONTACT = 0.06  # gap below which another unit is in the way
@@ -29,7 +29,7 @@ ARRIVED = 0.5
 
 def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orders: Orders) -> World:
     """Move everybody by one loop."""
-    dx, dy, step = _wish(r, w, alive, quarry, engaged, orders)
+    dx, dy, step = settle(_wish(r, w, alive, quarry, engaged, orders))
     walking = step > 0
     standing = alive & (engaged | r.building)
     sx, sy = _steer(r, w, alive, dx, dy, walking, standing)
@@ -37,7 +37,7 @@ def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orde
     if r.flying.any():
         vx, vy = _inertia(r, w, vx, vy)
         w = w._replace(vx=vx, vy=vy)
-    x, y = w.x + vx, w.y + vy
+    x, y = settle((w.x + vx, w.y + vy))
     px, py = _push(r, x, y, alive, walking, standing)
     x, y = x + px, y + py
     return w._replace(**dict(zip("xy", _stay_on_ground(r, x, y), strict=True)))

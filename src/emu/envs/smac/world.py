@@ -81,3 +81,8 @@ def stack(allies: Any, enemies: Any) -> Any:
 def put_row(array: Array, i: int, row: Array) -> Array:
     """`array` with row `i` replaced; concatenation compiles better than a scatter."""
     return jnp.concatenate([array[:i], row[None], array[i + 1 :]], axis=0)
+
+
+def settle(tree: Any) -> Any:
+    """Compute these arrays once: without it XLA fuses their whole history into every later use, and repeats it."""
+    return jax.lax.optimization_barrier(tree)

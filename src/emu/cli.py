@@ -1,0 +1,319 @@
+"""The `emu` command: train, resume, evaluate, render, plot, envs, algos, check, doctor."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import emu
+from emu.config import Config, JsonObject
+from emu.errors import EmuError
+
+RunFolder = Annotated[Path, tyro.conf.Positional]
+out = Console()
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainArgs:
+    """Train a team. --algo and --env choose a preset; every setting below can be changed on top of it."""
+
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    run_dir: Path | None = None  # where the run goes (default: runs/ENV/ALGO-seedSEED)
+    quiet: bool = False  # no progress
+
+
+def train_command(words: list[str]) -> int:
+    """`emu train`: the preset of --algo and --env is the default that the other options change."""
+    from emu.presets import preset
+
+    default = preset(_peek(words, "--algo", Config.algo), _peek(words, "--env", Config.env))
+    parsed = tyro.cli(TrainArgs, prog="emu train", args=words, default=TrainArgs(default))
+    from emu.console import Progress
+    from emu.train import run_folder, train
+
+    folder = parsed.run_dir or run_folder(parsed.config)
+    return _finish(folder, lambda: train(parsed.config, folder, Progress(quiet=parsed.quiet)))
+
+
+def resume(run: RunFolder, steps: int | None = None, quiet: bool = False) -> int:
+    """Go on with a run that was stopped, killed, or is to be made longer.
+
+    Args:
+        run: The run's folder.
+        steps: Train up to this many environment steps in all.
+        quiet: No progress.
+    """
+    from emu.console import Progress
+    from emu.train import resume as go_on
+
+    return _finish(run, lambda: go_on(run, steps, Progress(quiet=quiet)))
+
+
+def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> int:
+    """Test the best team of a run with greedy episodes.
+
+    Args:
+        run: The run's folder.
+        episodes: How many episodes.
+        seed: Seed of the episodes.
+        as_json: Print JSON.
+    """
+    from emu.evaluate import Evaluator
+
+    team = _load_team(run)
+    evaluator = Evaluator(team.env, team.learner, episodes, team.devices)
+    summary = evaluator.test(team.policy, seed, 0).summary() | {"episodes": episodes, "trained_steps": team.best["step"]}
+    _print_values(summary, as_json, f"{team.config.algo} on {team.config.env}")
+    return 0
+
+
+def render(run: RunFolder, out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None, tries: int = 8, fps: float = 5.0) -> int:
+    """Make a GIF of a run's best team; no display is needed.
+
+    Args:
+        run: The run's folder.
+        out_file: The GIF (default: team.gif in the run's folder).
+        tries: Episodes to play; the first one won is shown, else the one with the highest return.
+        fps: Pictures a second.
+    """
+    from emu.record import best_of, record, save_gif
+
+    team = _load_team(run)
+    recording = best_of(tries, lambda seed: record(team.env, team.learner, team.policy, seed))
+    path = save_gif(team.env, recording.states, out_file or run / "team.gif", fps)
+    won = "won" if recording.won else "not won"
+    out.print(f"{path}: {len(recording.states) - 1} steps, return {recording.total:.2f}, {won}", soft_wrap=True)
+    return 0
+
+
+def plot(
+    runs: Annotated[list[Path], tyro.conf.Positional],
+    out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("curves.png"),
+    metric: str = "test_win_rate",
+    mix_versions: bool = False,
+    title: str = "",
+) -> int:
+    """Draw learning curves: mean and spread over seeds, one line per algorithm.
+
+    Args:
+        runs: Run folders, or folders that contain some.
+        out_file: The picture (.png, .pdf or .svg).
+        metric: Any value of metrics.jsonl.
+        mix_versions: Allow runs of different environments on one picture.
+        title: Title of the picture.
+    """
+    from emu.study.plot import find_runs, plot_curves
+
+    folders = find_runs(runs)
+    out.print(f"{plot_curves(folders, out_file, metric, mix_versions, title)}: {len(folders)} runs", soft_wrap=True)
+    return 0
+
+
+def list_envs(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> int:
+    """List the environments.
+
+    Args:
+        as_json: Print JSON, with every environment's sizes.
+    """
+    from emu import envs
+
+    specs = {name: dataclasses.asdict(envs.make(name).spec) for name in envs.registered()}
+    if as_json:
+        print(json.dumps({n: {"summary": envs.registered()[n].summary, **spec} for n, spec in specs.items()}, indent=2))
+        return 0
+    table = Table(box=None)
+    table.add_column("name", no_wrap=True)
+    for title in ("agents", "actions", "obs", "state", "limit", "what it is"):
+        table.add_column(title)
+    for name, spec in specs.items():
+        sizes = [str(spec[k]) for k in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit")]
+        table.add_row(f"[bold]{name}[/]", *sizes, envs.registered()[name].summary)
+    out.print(table)
+    return 0
+
+
+def list_algos(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> int:
+    """List the algorithms and how each differs from its neighbour.
+
+    Args:
+        as_json: Print JSON.
+    """
+    from emu.presets import ALGORITHMS
+
+    if as_json:
+        print(json.dumps({name: algorithm._asdict() for name, algorithm in ALGORITHMS.items()}, indent=2))
+        return 0
+    table = Table("name", "builds on", "what it is", "changes", box=None)
+    for name, algorithm in ALGORITHMS.items():
+        changes = ", ".join(f"{key}={value}" for key, value in algorithm.changes.items())
+        table.add_row(f"[bold]{name}[/]", algorithm.base or "", algorithm.summary, changes)
+    out.print(table)
+    return 0
+
+
+def check(env: Annotated[str, tyro.conf.Positional], env_args: JsonObject | None = None, episodes: int = 8) -> int:
+    """Play random episodes in an environment and explain what breaks the contract.
+
+    Args:
+        env: A registered name.
+        env_args: Arguments of the environment, as JSON.
+        episodes: How many episodes.
+    """
+    from emu import envs
+    from emu.envs.checker import check_env
+
+    check_env(envs.make(env, **(env_args or {})), episodes)
+    out.print(f"'{env}' keeps its contract ({episodes} random episodes).")
+    return 0
+
+
+EXTRAS = {"gpu": "jax_cuda12_plugin", "bench": "pykdtree", "dev": "pytest"}
+
+
+def doctor() -> int:
+    """Say what is installed, what JAX sees, and which extras are missing."""
+    from emu.provenance import PACKAGES, git_commit
+    from emu.runtime import Devices, configure_cpu_devices, cpu_count
+
+    configure_cpu_devices()
+    import importlib.metadata
+
+    table = Table(box=None, show_header=False)
+    table.add_row("emu-marl", f"{emu.__version__} (commit {git_commit() or 'none'})")
+    table.add_row("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for name in PACKAGES:
+        table.add_row(name, importlib.metadata.version(name))
+    devices = Devices.of().devices
+    table.add_row("devices", f"{len(devices)} x {devices[0].platform} ({cpu_count()} CPU cores)")
+    for extra, module in EXTRAS.items():
+        there = importlib.util.find_spec(module) is not None
+        table.add_row(f"extra '{extra}'", "installed" if there else escape(f"missing: pip install 'emu-marl[{extra}]'"))
+    out.print(table)
+    return 0
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "resume": resume,
+    "evaluate": evaluate,
+    "render": render,
+    "plot": plot,
+    "envs": list_envs,
+    "algos": list_algos,
+    "check": check,
+    "doctor": doctor,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words[:1] in ([], ["-h"], ["--help"]):
+            _print_help()
+            return 0 if words else 2
+        if words[0] in ("-V", "--version"):
+            print(emu.__version__)
+            return 0
+        if words[0] == "train":
+            return train_command(words[1:])
+        if words[0] not in COMMANDS:
+            from emu.errors import did_you_mean
+
+            raise EmuError(f"No command is called '{words[0]}'. {did_you_mean(words[0], ['train', *COMMANDS])}")
+        return tyro.cli(COMMANDS[words[0]], prog=f"emu {words[0]}", args=words[1:])
+    except EmuError as error:
+        Console(stderr=True).print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        return 2
+    except BrokenPipeError:  # `emu envs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _print_help() -> None:
+    table = Table(box=None, show_header=False)
+    summary = (TrainArgs.__doc__ or "").split(". ")[0]
+    for name, text in {"train": summary, **{n: f.__doc__ or "" for n, f in COMMANDS.items()}}.items():
+        table.add_row(f"  emu {name}", text.splitlines()[0])
+    out.print("[bold]emu[/]: cooperative multi-agent reinforcement learning with episodic memory\n")
+    out.print(table)
+    out.print("\nEvery command explains itself: emu train --help", highlight=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Team:
+    """A trained team, ready to act."""
+
+    config: Config
+    env: Any
+    learner: Any
+    policy: Any
+    best: dict[str, float]
+    devices: Any
+
+
+def _load_team(run: Path) -> Team:
+    from emu.train import read_config
+
+    config = read_config(run)
+    from emu import envs
+    from emu.algorithms import build_learner
+    from emu.runtime import Devices, configure_cpu_devices
+    from emu.train import load_policy
+
+    configure_cpu_devices(config.devices)
+    import jax
+
+    env, devices = envs.make(config.env, **config.env_args), Devices.of(config.devices)
+    learner = build_learner(config, env.spec, devices)
+    like = learner.policy(learner.init(jax.random.PRNGKey(0)))
+    policy, best = load_policy(run, like)
+    return Team(config, env, learner, policy, best, devices)
+
+
+def _finish(folder: Path, go: Callable[[], dict[str, float]]) -> int:
+    """Run, then say where it ended; a stopped run says how to go on."""
+    from emu.train import Stopped
+
+    try:
+        summary = go()
+    except Stopped as stopped:
+        out.print(f"Stopped by {stopped}; everything is saved. Go on with: emu resume {folder}", soft_wrap=True)
+        return 130 if str(stopped) == "SIGINT" else 143
+    _print_values(summary, False, str(folder))
+    return 0
+
+
+def _print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
+    if as_json:
+        print(json.dumps(values))
+        return
+    table = Table(title=title, box=None, show_header=False, title_justify="left")
+    for name, value in values.items():
+        table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else f"{value:,}")
+    out.print(table)
+
+
+def _peek(words: list[str], option: str, default: str) -> str:
+    """The value of an option before the real parsing, which needs the preset that it names."""
+    for index, word in enumerate(words):
+        if word == option and index + 1 < len(words):
+            return words[index + 1]
+        if word.startswith(option + "="):
+            return word.partition("=")[2]
+    return default
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Looking at finished runs: curves, and (later) studies, statistics, reports."""
