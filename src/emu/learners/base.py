@@ -54,6 +54,7 @@ class Context(NamedTuple):
     mask: Array  # (T, B) 1 where a real step is
     count: Array  # () number of real steps in the whole batch (all devices)
     step: Array  # () environment steps so far: what schedules go by
+    prepared: PyTree = None  # what this term's own `prepare` returned
 
     def mean(self, values: Array) -> Array:
         """This device's share of the mean over the real steps; shares are summed over devices with the gradients."""
@@ -69,6 +70,10 @@ class Term:
         """The term's own parameters, optimiser state and the like."""
         return ()
 
+    def prepare(self, state: PyTree, context: Context) -> PyTree:
+        """What the methods below share, computed once per update; they find it in `context.prepared`."""
+        return None
+
     def reward(self, state: PyTree, context: Context) -> Array | float:
         """An intrinsic reward, (T, B), added to the environment's."""
         return 0.0
@@ -82,5 +87,8 @@ class Term:
         return 0.0
 
     def update(self, state: PyTree, context: Context, renew_target: Array) -> tuple[PyTree, dict[str, Array]]:
-        """Train what the term owns. `renew_target` is true on updates that copy the target network."""
+        """Train what the term owns. `renew_target` is true on updates that copy the target network.
+
+        Gradients and metrics are this device's shares: sum them over `DATA` before they are used.
+        """
         return state, {}

@@ -105,19 +105,21 @@ class ValueLearner:
         last_action = self._last_action(batch.action)
         mask = batch.filled.astype(jnp.float32)
         count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
-        target_q = self.agent.apply(state.target["agent"], batch.obs[1:], last_action[1:], method="unroll")[0]
+        target_q = self.agent.apply(state.target["agent"], batch.obs, last_action, method="unroll")[0][1:]
 
         def loss_fn(params):
             q, hidden, own = self.agent.apply(params["agent"], batch.obs, last_action, method="unroll")
             context = Context(batch, recall, q, hidden, own, last_action, mask, count, step)
             constants = jax.lax.stop_gradient(context)
-            target, parts = self._target(state, constants, target_q)
+            prepared = [term.prepare(s, constants) for term, s in zip(self.terms, state.terms, strict=True)]
+            views = [constants._replace(prepared=jax.lax.stop_gradient(p)) for p in prepared]
+            target, parts = self._target(state, constants, views, target_q)
             mixed = self._mix(params["mixer"], q[:-1], batch.avail[:-1], batch.action, batch.state[:-1])
             td_error = mixed.q_tot - target
             td_loss = context.mean(td_error**2)
             total = td_loss + context.mean(mixed.regulariser)
-            for term, term_state in zip(self.terms, state.terms, strict=True):
-                extra = term.loss(term_state, context, mixed.q_tot)
+            for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
+                extra = term.loss(term_state, context._replace(prepared=view.prepared), mixed.q_tot)
                 total, parts = total + extra, _noted(parts, f"{term.name}_loss", extra)
             parts |= {
                 "td_loss": td_loss,
@@ -126,9 +128,9 @@ class ValueLearner:
                 "q_taken": context.mean(mixed.q_tot),
                 "target": context.mean(target),
             }
-            return total, (parts, constants)
+            return total, (parts, views)
 
-        (_, (parts, context)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
+        (_, (parts, views)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
         grads, parts = jax.lax.psum((grads, parts), DATA)
         steps, optimiser = self.optimiser.update(grads, state.optimiser, state.params)
         params = optax.apply_updates(state.params, steps)
@@ -137,27 +139,29 @@ class ValueLearner:
         renew = updates % (self.config.target_interval * self.config.updates_per_episode) == 0
         target = jax.tree.map(lambda new, old: jnp.where(renew, new, old), params, state.target)
         states = []
-        for term, term_state in zip(self.terms, state.terms, strict=True):
-            term_state, metrics = term.update(term_state, context, renew)
+        for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
+            term_state, metrics = term.update(term_state, view, renew)
             states.append(term_state)
             parts |= {f"{term.name}_{key}": value for key, value in metrics.items()}
         parts["grad_norm"] = optax.global_norm(grads)
         return ValueState(params, target, optimiser, tuple(states), updates), parts
 
-    def _target(self, state: ValueState, context: Context, target_q: Array) -> tuple[Array, dict[str, Array]]:
-        """The TD target (T, B), with every term's share of it."""
+    def _target(
+        self, state: ValueState, context: Context, views: Sequence[Context], target_q: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """The TD target (T, B), with every term's share of it. `views` are the context as each term sees it."""
         batch, parts = context.batch, {}
         reward = batch.reward
-        for term, term_state in zip(self.terms, state.terms, strict=True):
-            extra = term.reward(term_state, context)
+        for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
+            extra = term.reward(term_state, view)
             reward, parts = reward + extra, _noted(parts, f"{term.name}_reward", extra, context)
         avail = batch.avail[1:]
         chooser = context.q[1:] if self.config.double_q else target_q
         best = masked(chooser, avail).argmax(axis=-1)
         value = self._mix(state.target["mixer"], target_q, avail, best, batch.state[1:]).q_tot
         target = td_target(reward, batch.terminated, value, self.config.gamma)
-        for term, term_state in zip(self.terms, state.terms, strict=True):
-            extra = term.target(term_state, context, value)
+        for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
+            extra = term.target(term_state, view, value)
             target, parts = target + extra, _noted(parts, f"{term.name}_bonus", extra, context)
         return jax.lax.stop_gradient(target), parts
 
