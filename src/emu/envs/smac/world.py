@@ -16,7 +16,7 @@ import numpy as np
 
 from emu.types import Array
 
-UNROLL_UP_TO = 24
+UNROLL = 8
 
 
 class World(NamedTuple):
@@ -50,12 +50,26 @@ class Orders(NamedTuple):
 
 
 def fold(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> Any:
-    """`for j in indices: init = body(init, j)`; a compiled loop where unrolling would make the program too long."""
-    if len(indices) <= UNROLL_UP_TO:
-        for j in indices:
-            init = body(init, j)
+    """`for j in indices: init = body(init, j)` for consecutive indices, as a short compiled loop of unrolled pieces.
+
+    A loop of at least two rounds also makes XLA compute what goes in and what comes out once; fully unrolled, it fuses
+    the history of every row into each of its uses and repeats it.
+    """
+    n = len(indices)
+    piece = max((s for s in range(1, UNROLL + 1) if n // s >= 2), key=lambda s: (n % s == 0 or s, s), default=n)
+    extra = n if n < 2 else n % piece
+    for j in indices[:extra]:
+        init = body(init, j)
+    if n < 2:
         return init
-    return jax.lax.fori_loop(indices[0], indices[-1] + 1, lambda j, carry: body(carry, j), init)
+    first = indices[extra]
+
+    def round_(k: Any, carry: Any) -> Any:
+        for i in range(piece):
+            carry = body(carry, first + k * piece + i)
+        return carry
+
+    return jax.lax.fori_loop(0, (n - extra) // piece, round_, init)
 
 
 def column(table: np.ndarray, rows: slice, j: Any) -> Array:
