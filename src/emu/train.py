@@ -79,7 +79,7 @@ class Trainer:
     def run(self, keep_bytes: int = 0) -> dict[str, float]:
         """Train until the last step. Returns the last test."""
         resumed = self.counters.step
-        self.writer = MetricsWriter(self.folder, self.config.tensorboard, keep_bytes, resumed)
+        self.open_writer(keep_bytes)
         summary: dict[str, float] = {}
         try:
             with self.progress.watching(self.config.steps, resumed):
@@ -97,8 +97,12 @@ class Trainer:
             self.writer.close()
         return summary
 
+    def open_writer(self, keep_bytes: int = 0) -> None:
+        self.writer = MetricsWriter(self.folder, self.config.tensorboard, keep_bytes, self.counters.step)
+
     def collect(self) -> None:
         """One chunk of experience into the replay."""
+        self.settle()
         started = time.perf_counter()
         policy = self.learner.policy(self.state)
         self.rollout_state, episodes, steps = self.rollout.collect(policy, self.rollout_state, self.epsilon)
@@ -116,6 +120,12 @@ class Trainer:
                 }
             )
         self.seconds["rollout"] += time.perf_counter() - started
+
+    def settle(self) -> None:
+        """Wait for the updates under way, which whatever comes next needs anyway; the wait is learning time."""
+        started = time.perf_counter()
+        jax.block_until_ready(self.state)
+        self.seconds["learner"] += time.perf_counter() - started
 
     def learn(self) -> None:
         """The updates owed, as many at a time as one compiled call does."""
@@ -174,9 +184,7 @@ class Trainer:
 
     def test(self) -> dict[str, float]:
         """Greedy episodes; remembers the best parameters."""
-        started = time.perf_counter()
-        jax.block_until_ready(self.state)
-        self.seconds["learner"] += time.perf_counter() - started
+        self.settle()
         started, counters = time.perf_counter(), self.counters
         result = self.evaluator.test(self.learner.policy(self.state), self.config.seed, counters.tests)
         counters.tests = counters.step // self.config.eval.interval + 1

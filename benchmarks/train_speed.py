@@ -1,0 +1,151 @@
+"""How fast the loop trains, and where the time goes.
+
+    python benchmarks/train_speed.py                         # every row
+    python benchmarks/train_speed.py --rows gridworld/qmix   # some
+
+A row trains for a while, throws the first part away (compilation, filling of the replay), and prints environment steps
+a second with one update of 32 episodes per episode, and the share of each part. Rollout alone is measured with 64 copies.
+`sized` is a stand-in with the sizes of 3s_vs_5z and episodes of exactly 100 steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from emu import envs
+from emu.console import Progress
+from emu.envs.base import EnvSpec
+from emu.presets import ALGORITHMS, preset
+from emu.rollout import Rollout
+from emu.runtime import Devices, configure_cpu_devices
+from emu.train import Trainer
+from emu.types import Outcome
+
+
+class SizedState(NamedTuple):
+    time: Any
+    key: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Sized:
+    """Random features in the sizes of 3s_vs_5z; every episode has exactly `limit` steps."""
+
+    limit: int = 100
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec("sized", "1", 3, 11, 48, 68, self.limit, 5, True, (0.0, float(self.limit)))
+
+    def reset(self, key):
+        return SizedState(jnp.int32(0), key)
+
+    def step(self, state, action, key):
+        over = state.time + 1 >= self.limit
+        reward = (action[0] == 3).astype(jnp.float32)
+        return SizedState(state.time + 1, key), Outcome(reward, over, jnp.zeros((), bool), over & (action[1] == 3))
+
+    def observe(self, state):
+        return jax.random.normal(state.key, (3, 48))
+
+    def avail(self, state):
+        return jnp.ones((3, 11), bool)
+
+    def state(self, state):
+        return jax.random.normal(state.key, (68,))
+
+
+envs.register("sized", Sized, "benchmark stand-in with the sizes of 3s_vs_5z")
+
+
+def measure_training(algo: str, env: str, warm_up: float, seconds: float, overrides: dict[str, Any]) -> dict[str, float]:
+    """Steps and updates a second, and the seconds of each part, after the warm-up."""
+    config = preset(algo, env, **{"steps": 10**9, "tensorboard": False, "eval.interval": 10_000, **overrides})
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(config, Path(folder), Progress(quiet=True))
+        trainer.open_writer()
+        _loop(trainer, warm_up, at_least_updates=3 * config.learner.updates_per_call)
+        before, step, updates = dict(trainer.seconds), trainer.counters.step, trainer.counters.updates
+        started = time.perf_counter()
+        _loop(trainer, seconds)
+        spent = time.perf_counter() - started
+        parts = {name: trainer.seconds[name] - before[name] for name in before}
+        return {
+            "steps/s": (trainer.counters.step - step) / spent,
+            "updates/s": (trainer.counters.updates - updates) / spent,
+            **{name: part / spent for name, part in parts.items()},
+        }
+
+
+def _loop(trainer: Trainer, seconds: float, at_least_updates: int = 0) -> None:
+    goal = trainer.counters.updates + at_least_updates
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or trainer.counters.updates < goal:
+        trainer.collect()
+        trainer.learn()
+        trainer.report()
+    trainer.settle()
+
+
+def measure_rollout(env_name: str, copies: int = 64, chunk: int = 64, repeats: int = 15) -> float:
+    """Steps a second of collecting alone, with the recurrent agent acting; median of several chunks."""
+    env, devices = envs.make(env_name), Devices.of()
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(preset("qmix", env_name, **{"tensorboard": False}), Path(folder), Progress(quiet=True))
+        learner, policy = trainer.learner, trainer.learner.policy(trainer.state)
+    rollout = Rollout(env, learner, copies, chunk, devices)
+    state = rollout.init(jax.random.PRNGKey(0))
+    rates = []
+    for repeat in range(repeats + 2):
+        started = time.perf_counter()
+        state, _, steps = rollout.collect(policy, state, 0.1)
+        if repeat >= 2:
+            rates.append(steps / (time.perf_counter() - started))
+    return statistics.median(rates)
+
+
+@dataclasses.dataclass
+class Args:
+    """Measure training speed."""
+
+    rows: tuple[str, ...] = ()  # ENV/ALGO pairs; default: every algorithm on gridworld and on `sized`
+    seconds: float = 20.0  # measured time of a row
+    warm_up: float = 10.0  # seconds thrown away first
+    repeats: int = 1  # runs of each row; the median is printed
+    devices: int = 0
+
+
+def main(args: Args) -> None:
+    configure_cpu_devices(args.devices)
+    out = Console(width=150)
+    rows = args.rows or [f"{env}/{algo}" for env in ("gridworld", "sized") for algo in ALGORITHMS]
+    parts = ("rollout", "memory", "sampling", "learner", "evaluation")
+    table = Table("row", "steps/s", "updates/s", *parts, "other", title="training, one update of 32 episodes per episode")
+    for row in rows:
+        env, _, algo = row.rpartition("/")
+        runs = [measure_training(algo, env, args.warm_up, args.seconds, {"devices": args.devices}) for _ in range(args.repeats)]
+        figure = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        shares = [figure.get(part, 0.0) for part in parts]
+        cells = [f"{share:.0%}" for share in [*shares, max(0.0, 1 - sum(shares))]]
+        table.add_row(row, f"{figure['steps/s']:,.0f}", f"{figure['updates/s']:.1f}", *cells)
+        out.print(f"{row}: {figure['steps/s']:,.0f} steps/s", highlight=False)
+    out.print(table)
+    out.print(f"rollout alone, gridworld, 64 copies: {measure_rollout('gridworld'):,.0f} steps/s", highlight=False)
+    load = "/".join(f"{x:.1f}" for x in os.getloadavg())
+    out.print(f"{len(jax.devices())} x {jax.devices()[0].platform}, {os.cpu_count()} cores, load average {load}", highlight=False)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
