@@ -72,7 +72,8 @@ class Replay:
 
     def sample(self, size: int, seed: int, update: int) -> list[Episode]:
         """`size` different episodes, drawn for this very update."""
-        rng = np.random.Generator(np.random.Philox(key=seed, counter=update))
+        key = np.array([seed, update], np.uint64)  # not the counter: neighbouring counters share most of their stream
+        rng = np.random.Generator(np.random.Philox(key=key))
         chosen = rng.choice(len(self._ring), size=size, replace=False)
         return [self._ring[i] for i in chosen]
 
