@@ -4,9 +4,12 @@ figures, which are not), and TensorBoard event files.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -57,35 +60,68 @@ class MetricsWriter:
         self.path = folder / "metrics.jsonl"
         self._metrics = _open_at(self.path, keep_bytes)
         self._timing = (folder / "timing.jsonl").open("a")
-        self._board: Any = None
-        if tensorboard:
-            from tensorboardX import SummaryWriter
-
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=from_step or None)
+        self._board = Board(folder / "tensorboard", from_step) if tensorboard else None
 
     def row(self, step: int, values: dict[str, float]) -> None:
         """One row of deterministic values."""
-        self._metrics.write(json.dumps({"step": step, **values}) + "\n")
-        self._metrics.flush()
-        for name, value in values.items():
-            if self._board is not None and math.isfinite(value):
-                self._board.add_scalar(name, value, step)
+        with self._writing():
+            self._metrics.write(json.dumps({"step": step, **values}) + "\n")
+            self._metrics.flush()
+            if self._board is not None:
+                self._board.row(step, values)
 
     def timing(self, step: int, values: dict[str, float]) -> None:
-        self._timing.write(json.dumps({"step": step, **values}) + "\n")
-        self._timing.flush()
+        with self._writing():
+            self._timing.write(json.dumps({"step": step, **values}) + "\n")
+            self._timing.flush()
 
     def sync(self) -> int:
         """Make sure that everything written is on disk; the number of bytes that is."""
-        self._metrics.flush()
-        os.fsync(self._metrics.fileno())
-        return self._metrics.tell()
+        with self._writing():
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
+            return self._metrics.tell()
 
     def close(self) -> None:
-        self._metrics.close()
-        self._timing.close()
-        if self._board is not None:
-            self._board.close()
+        for file in (self._metrics, self._timing, self._board):
+            with contextlib.suppress(OSError):  # what could not be written was complained about when it was written
+                if file is not None:
+                    file.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise EmuError(
+                f"Could not write metrics in {self.path.parent}: {error.strerror or error}. The checkpoints are "
+                f"intact. Make room, then go on with `emu resume {self.path.parent}`."
+            ) from error
+
+
+class Board:
+    """TensorBoard event files, written in place: a writer with a thread of its own would hang on a full disk."""
+
+    def __init__(self, folder: Path, from_step: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        self._event, self._summary = Event, Summary
+        folder.mkdir(exist_ok=True)
+        self._events = EventsWriter(str(folder / "events"), f".{os.getpid()}")
+        if from_step:  # hides what an earlier process wrote beyond the checkpoint
+            start = SessionLog(status=SessionLog.START)  # type: ignore[attr-defined]
+            self._events.write_event(Event(step=from_step, session_log=start))
+
+    def row(self, step: int, values: dict[str, float]) -> None:
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        points = [self._summary.Value(tag=name, simple_value=value) for name, value in finite.items()]
+        self._events.write_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=points)))
+        self._events.flush()
+
+    def close(self) -> None:
+        self._events.close()
 
 
 def _open_at(path: Path, keep_bytes: int) -> TextIO:
