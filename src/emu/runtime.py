@@ -6,8 +6,10 @@ two devices with half of the batch each are nearly twice as fast. The same code 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,10 +29,9 @@ def cpu_count() -> int:
 
 
 def configure_cpu_devices(requested: int = 0) -> None:
-    """One CPU device per core (or as many as asked for). Must run before JAX computes anything; later calls do nothing."""
-    if jax._src.xla_bridge.backends_are_initialized():  # type: ignore[attr-defined]
-        return
-    jax.config.update("jax_num_cpu_devices", requested or min(cpu_count(), MAX_CPU_DEVICES))
+    """One CPU device per core (or as many as asked for), if JAX has not computed anything yet; else nothing changes."""
+    with contextlib.suppress(RuntimeError):  # JAX's answer once its devices are made
+        jax.config.update("jax_num_cpu_devices", requested or min(cpu_count(), MAX_CPU_DEVICES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,17 +57,17 @@ class Shards:
 class Devices:
     """The devices of a run."""
 
-    devices: tuple[jax.Device, ...]
+    devices: tuple[Any, ...]  # of jax.Device
 
-    @staticmethod
-    def of(requested: int = 0) -> Devices:
+    @classmethod
+    def of(cls, requested: int = 0) -> Devices:
         found = jax.devices()
         if requested > len(found):
             raise ConfigError(
                 f"{requested} devices were asked for, but JAX sees {len(found)} ({found[0].platform}). "
                 "Lower `devices`, or leave it at 0 to use them all."
             )
-        return Devices(tuple(found[: requested or len(found)]))
+        return cls(tuple(found[: requested or len(found)]))
 
     def sharding_for(self, items: int) -> Shards:
         """The largest number of devices that divides `items` evenly."""

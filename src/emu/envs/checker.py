@@ -49,8 +49,8 @@ def _spec_problems(spec: EnvSpec) -> list[str]:
             problems.append(f"spec.{field} is {getattr(spec, field)}; it must be at least 1")
     if not 0 <= spec.unit_dim * spec.n_agents <= spec.state_dim:
         problems.append(
-            f"spec.unit_dim is {spec.unit_dim}, but {spec.n_agents} agents x {spec.unit_dim} features do not fit into a "
-            f"state of {spec.state_dim}"
+            f"spec.unit_dim is {spec.unit_dim}, but {spec.n_agents} agents x {spec.unit_dim} features do not fit into "
+            f"a state of {spec.state_dim}"
         )
     if not spec.return_range[0] < spec.return_range[1]:
         problems.append(f"spec.return_range {spec.return_range} is not (smallest, largest)")

@@ -43,8 +43,8 @@ class GridWorld:
     | reward | scalar | +10 both on goal, -penalty exactly one on goal, else 0 |
     | end | | terminated when won; at `limit` truncated (or terminated, with `timeout="terminated"`) |
 
-    Who sees whom (`sight`), given the light room in the middle: `origin`: an agent inside sees the other; `reversed`: an
-    agent sees the other while the other is inside; `full_observation`: always; `pomdp`: while both are inside.
+    Who sees whom (`sight`), given the light room in the middle: `origin`: an agent inside sees the other; `reversed`:
+    an agent sees the other while the other is inside; `full_observation`: always; `pomdp`: while both are inside.
     """
 
     rows: int = 11
