@@ -26,9 +26,7 @@ from emu.memory._tree import (
     tree_search,
 )
 
-ABSENT = (
-    -2
-)  # in `following`: the entry is not in the index. In `head`: END, an entry, or ABSENT - node of a tree
+ABSENT = -2  # in `following`: the entry is not in the index. In `head`: END, an entry, or ABSENT - node of a tree
 WEIGHTS = tuple(0x9E3779B97F4A7C15**power % 2**63 | 1 for power in range(1, 9))  # one a dimension, odd
 BLOCK = 32  # queries whose memory is fetched ahead
 SAMPLE = 4096  # keys looked at when the cell size is chosen

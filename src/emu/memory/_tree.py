@@ -18,9 +18,7 @@ END = -1  # end of a list
 KIND, CHILD, COUNT, BUILT = 0, 1, 2, 3  # columns of `node`; the children are CHILD and CHILD + 1
 IS_LEAF = -1  # KIND of a leaf; otherwise the dimension split, or D: split by entry number
 LOW, HIGH = 0, 1  # of `box`
-STACK = (
-    1024  # deeper than any tree: balance allows 37 levels to a million entries, runs of equal keys 2D more
-)
+STACK = 1024  # deeper than any tree: balance allows 37 levels to a million entries, runs of equal keys 2D more
 SAMPLE = 31  # coordinates looked at to guess a median
 FREE, USED = 0, 1  # places in `counters`: first free pair of nodes, number of nodes ever used
 
@@ -29,9 +27,7 @@ class Tree(NamedTuple):
     """The nodes of all trees of an index, and room to work in."""
 
     node: np.ndarray  # (nodes, 4) int32
-    cut: (
-        np.ndarray
-    )  # (nodes,) float64: keys below it are on the left; exact for a float32 and for an entry number
+    cut: np.ndarray  # (nodes,) float64: keys below it are on the left; exact for a float32 and for an entry number
     box: np.ndarray  # (nodes, 2, D) float32: lowest and highest coordinates below a node; never too tight
     leaf: np.ndarray  # (nodes, LEAF) int32: the entries of a leaf
     counters: np.ndarray  # (2,) int64
@@ -43,9 +39,7 @@ class Tree(NamedTuple):
 
 def empty_tree(capacity: int, dim: int) -> Tree:
     """Room for every tree `capacity` entries can make; untouched pages cost no memory."""
-    nodes = (
-        4 * capacity + 2
-    )  # a leaf has an entry, a tree of k leaves 2k - 1 nodes, and its root a node beside it
+    nodes = 4 * capacity + 2  # a leaf has an entry, a tree of k leaves 2k - 1 nodes, and its root a node beside it
     return Tree(
         np.empty((nodes, 4), np.int32),
         np.empty(nodes, np.float64),

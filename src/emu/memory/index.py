@@ -25,9 +25,7 @@ class RadiusIndex:
 
     def __init__(self, dim: int, radius: float, capacity: int, metric: str = "l2") -> None:
         if not 1 <= dim <= 8:
-            raise ConfigError(
-                f"the index takes keys of 1 to 8 dimensions, got {dim}: reduce the embedding's dimension"
-            )
+            raise ConfigError(f"the index takes keys of 1 to 8 dimensions, got {dim}: reduce the embedding's dimension")
         if metric not in METRICS:
             raise ConfigError(f"unknown metric '{metric}': use one of {', '.join(METRICS)}")
         if not 1 <= capacity < 2**31 - 2:
@@ -146,9 +144,7 @@ class RadiusIndex:
             self.size = self._end = len(keys)
         self._set_radius(self.radius if radius is None else radius)
         grid = self._grid
-        target = max(
-            self.size, self.capacity
-        )  # finer cells than needed today cost nothing, and spare a pause later
+        target = max(self.size, self.capacity)  # finer cells than needed today cost nothing, and spare a pause later
         keys = grid.keys[: self._end]
         if self.size < self._end:
             keys = keys[grid.following[: self._end] != ABSENT]
@@ -179,9 +175,7 @@ class RadiusIndex:
             raise EmuError(f"keys must have shape (n, {self.dim}), got {keys.shape}")
         if not np.isfinite(keys).all():
             bad = int((~np.isfinite(keys).all(axis=1)).sum())
-            raise EmuError(
-                f"{bad} of {len(keys)} keys are not finite: check the encoder and the states for NaN"
-            )
+            raise EmuError(f"{bad} of {len(keys)} keys are not finite: check the encoder and the states for NaN")
         return keys
 
     def _numbers(self, ids: np.ndarray) -> np.ndarray:

@@ -1,0 +1,174 @@
+"""Algorithm 2 of the paper as compiled rules: match, count, propagate, shift, add, evict; and recall.
+
+The order of use is a doubly linked list through the entries, so that the least recently used one is known at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from emu.memory._compile import compiled, entry_point
+from emu.memory._grid import BLOCK, fetch_ahead, insert, nearest, remove
+from emu.memory._tree import END, copy_row
+
+SIZE, OLDEST, NEWEST = 0, 1, 2  # places in `ends`
+OLDER, NEWER = 0, 1  # columns of `links`
+VISITS, DESIRABLE_VISITS = 0, 1  # columns of `counts`
+MATCHED, ADDED, PROPAGATED, EVICTED = 0, 1, 2, 3  # places in the tally of an update
+
+
+class Store(NamedTuple):
+    """What the memory knows of its entries, a row each; the keys are in the index."""
+
+    states: np.ndarray  # (n, S) float32, or uint16: the bits of float16
+    times: np.ndarray  # (n,) int32
+    embeddings: np.ndarray  # (n, D) float32
+    best_return: np.ndarray  # (n,) float32
+    desirable: np.ndarray  # (n,) bool
+    counts: np.ndarray  # (n, 2) int32: visits, desirable visits
+    links: np.ndarray  # (n, 2) int32: the entry used just before, and just after
+    ends: np.ndarray  # (3,) int64: number of entries, least and most recently used one
+
+
+class Steps(NamedTuple):
+    """The steps of some episodes in the order in which they are learnt: each episode from its end to its start."""
+
+    keys: np.ndarray  # (n, D) float32
+    embeddings: np.ndarray  # (n, D) float32
+    states: np.ndarray  # (n, S), as in the store
+    times: np.ndarray  # (n,) int32
+    rewards: np.ndarray  # (n,) float64; 0 for the last state of an episode, after which nothing comes
+    first: np.ndarray  # (n,) bool: an episode starts here, that is, with its last state
+    desirable: np.ndarray  # (n,) bool: the step's episode is desirable
+
+
+@compiled
+def _append(store, i):
+    """Make entry i, which is in no list, the most recently used."""
+    newest = store.ends[NEWEST]
+    store.links[i, OLDER] = newest
+    store.links[i, NEWER] = END
+    if newest == END:
+        store.ends[OLDEST] = i
+    else:
+        store.links[newest, NEWER] = i
+    store.ends[NEWEST] = i
+
+
+@compiled
+def _detach(store, i):
+    older, newer = store.links[i, OLDER], store.links[i, NEWER]
+    if older == END:
+        store.ends[OLDEST] = newer
+    else:
+        store.links[older, NEWER] = newer
+    if newer == END:
+        store.ends[NEWEST] = older
+    else:
+        store.links[newer, OLDER] = older
+
+
+@compiled
+def _touch(store, i):
+    if store.ends[NEWEST] != i:
+        _detach(store, i)
+        _append(store, i)
+
+
+@compiled
+def _write(grid, store, steps, row, i, value):
+    """Put the step's state, time, embedding, key and return into entry i, and i into the index."""
+    copy_row(steps.states, row, store.states, i)
+    store.times[i] = steps.times[row]
+    copy_row(steps.embeddings, row, store.embeddings, i)
+    store.best_return[i] = value
+    copy_row(steps.keys, row, grid.keys, i)
+    insert(grid, i)
+
+
+@compiled
+def _room(grid, store, tally):
+    """A free entry: an unused one, or the least recently used one, emptied."""
+    size = store.ends[SIZE]
+    if size < store.times.shape[0]:
+        store.ends[SIZE] = size + 1
+        return size
+    i = store.ends[OLDEST]
+    _detach(store, i)
+    remove(grid, i)
+    tally[EVICTED] += 1
+    return i
+
+
+@entry_point
+def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, tally):
+    """Run the rules over the steps in turn; an entry added is visible to the very next step."""
+    value, desirable, kept = 0.0, False, 0.0
+    for row in range(steps.times.shape[0]):
+        if row % BLOCK == 0:
+            kept += fetch_ahead(grid, steps.keys, row)
+        if steps.first[row]:
+            value, desirable = 0.0, steps.desirable[row]
+        value = steps.rewards[row] + gamma * value
+        rounded = np.float32(value)
+        i, _ = nearest(grid, steps.keys[row])
+        if i == END:
+            i = _room(grid, store, tally)
+            _write(grid, store, steps, row, i, rounded)
+            store.desirable[i] = desirable
+            store.counts[i, VISITS] = 1
+            store.counts[i, DESIRABLE_VISITS] = 1 if desirable and count_new_desirable else 0
+            _append(store, i)
+            tally[ADDED] += 1
+            continue
+        tally[MATCHED] += 1
+        store.counts[i, VISITS] += 1
+        store.counts[i, DESIRABLE_VISITS] += 1 if desirable else 0
+        was_desirable = store.desirable[i]
+        if desirable and not was_desirable:
+            store.desirable[i] = True
+            remove(grid, i)
+            _write(grid, store, steps, row, i, rounded)
+            tally[PROPAGATED] += 1
+        elif store.best_return[i] < rounded:
+            store.best_return[i] = rounded
+        _touch(store, i)
+        desirable = desirable or (backward_propagation and was_desirable)
+    return kept
+
+
+@entry_point
+def recollect(grid, store, keys, wanted, ids):
+    """Find the entries of a batch of keys, -1 where there is none, and note their use in the order of the batch."""
+    kept, found = 0.0, 0
+    for row in range(keys.shape[0]):
+        if row % BLOCK == 0:
+            kept += fetch_ahead(grid, keys, row)
+        ids[row] = END
+        if wanted[row]:
+            i, _ = nearest(grid, keys[row])
+            ids[row] = i
+            if i != END:
+                found += 1
+                _touch(store, i)
+    return found, kept
+
+
+@entry_point
+def use_order(store, order):
+    """List the entries from the least to the most recently used."""
+    i, place = store.ends[OLDEST], 0
+    while i != END:
+        order[place] = i
+        place += 1
+        i = np.int64(store.links[i, NEWER])
+
+
+@entry_point
+def restore_order(store, order):
+    store.ends[OLDEST] = END
+    store.ends[NEWEST] = END
+    for place in range(order.shape[0]):
+        _append(store, np.int64(order[place]))

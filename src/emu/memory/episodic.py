@@ -1,0 +1,333 @@
+"""The episodic memory D_E (paper: Algorithm 2, Eq. 1, appendix E): best returns and desirability of similar states.
+
+States (..., S) and their time steps (...) go in, `Recall` comes out. Everything here is numpy on the host; the rules
+and the look-up are compiled. An `encode` callable turns (n, S) states and (n,) times into (n, D) embeddings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from emu.errors import ConfigError, EmuError, did_you_mean
+from emu.memory import _rules, storage
+from emu.memory._rules import Steps, Store
+from emu.memory.index import RadiusIndex
+from emu.memory.projection import RandomProjection
+
+Encode = Callable[[np.ndarray, np.ndarray], np.ndarray]
+SMALLEST_SPREAD = 1e-4  # of a dimension, relative to its mean and the widest one; below, float32 noise would be keys
+CHUNK = 65_536  # states encoded at a time when everything is re-embedded
+
+
+class EpisodeLike(Protocol):
+    """What `update` needs of an episode."""
+
+    @property
+    def state(self) -> np.ndarray: ...  # (T+1, S)
+    @property
+    def reward(self) -> np.ndarray: ...  # (T,)
+    @property
+    def won(self) -> Any: ...  # whether the goal was reached
+
+
+class Recall(NamedTuple):
+    """What the memory knows of each state asked for; leading shape as the states'. A pytree of arrays."""
+
+    found: Any  # (...) bool: an entry is nearer than the radius
+    best_return: Any  # (...) float32: H, the highest discounted return from there; 0 where not found
+    ratio: Any  # (...) float32: desirable visits / visits; 0 where not found
+    desirable: Any  # (...) bool
+    embedding: Any  # (..., D) float32: x of the state asked for (not of the entry)
+
+
+class Learnt(NamedTuple):
+    """What an update did, in steps."""
+
+    matched: int
+    added: int
+    propagated: int  # matches that became desirable and moved to the new state
+    evicted: int
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryOptions:
+    """Everything that decides how a memory behaves; saved with it."""
+
+    state_dim: int
+    capacity: int = 1_000_000
+    key_dim: int = 4
+    radius: float | str = 1.3e-3  # delta; "auto": (2 * 3 * sigma_y)^D / capacity with sigma_y = 1 (paper, appendix)
+    metric: str = "l2"  # or "linf": every coordinate nearer than the radius (the authors' code)
+    max_bytes: int | None = None  # bound on everything the memory holds; lowers the capacity
+    dtype: str = "float32"  # of the stored states; "float16" halves them
+    gamma: float = 0.99
+    return_threshold: float | None = None  # without a goal: an episode is desirable from this undiscounted return on
+    count_new_desirable: bool = True  # a new desirable entry counts as one desirable visit
+    backward_propagation: bool = False  # after a desirable match the rest (earlier part) of the episode is desirable
+    threads: int = 1  # encoding threads when everything is re-embedded
+    seed: int = 0  # of the random projection, used when no `encode` is given
+
+    def __post_init__(self) -> None:
+        if self.state_dim < 1 or self.capacity < 1 or self.threads < 1:
+            raise ConfigError("memory: state_dim, capacity and threads must be at least 1")
+        if self.dtype not in ("float32", "float16"):
+            raise ConfigError(f"memory: dtype must be float32 or float16, got '{self.dtype}'")
+        if self.radius != "auto" and not (isinstance(self.radius, int | float) and self.radius > 0):
+            raise ConfigError(f"memory: radius must be positive or 'auto', got {self.radius!r}")
+
+    @property
+    def entry_bytes(self) -> int:
+        """Of one entry, state included, index without trees (collapsed keys add up to 22 bytes an entry)."""
+        state = self.state_dim * np.dtype(self.dtype).itemsize
+        return state + 8 * self.key_dim + 4 + 4 + 1 + 8 + 8 + 4 + 16
+
+    @property
+    def bounded_capacity(self) -> int:
+        if self.max_bytes is None:
+            return self.capacity
+        fitting = self.max_bytes // self.entry_bytes
+        if fitting < 1:
+            raise ConfigError(f"memory: max_bytes {self.max_bytes:,} holds no entry of {self.entry_bytes:,} bytes")
+        return min(self.capacity, fitting)
+
+
+class EpisodicMemory:
+    """Fixed-radius episodic memory for any trainer: `update` with finished episodes, `recall` for next states."""
+
+    def __init__(self, options: MemoryOptions | None = None, *, encode: Encode | None = None, **keywords: Any) -> None:
+        self.options = _options(options, keywords)
+        o = self.options
+        self.capacity = o.bounded_capacity
+        self.encode: Encode = encode or RandomProjection(o.state_dim, o.key_dim, o.seed)
+        radius = 6.0**o.key_dim / self.capacity if o.radius == "auto" else float(o.radius)
+        self.index = RadiusIndex(o.key_dim, radius, self.capacity, o.metric)
+        n = self.capacity
+        self._store = Store(  # untouched pages cost nothing: the arrays are as large as they will ever be
+            states=np.empty((n, o.state_dim), np.uint16 if o.dtype == "float16" else np.float32),
+            times=np.empty(n, np.int32),
+            embeddings=np.empty((n, o.key_dim), np.float32),
+            best_return=np.empty(n, np.float32),
+            desirable=np.empty(n, np.bool_),
+            counts=np.empty((n, 2), np.int32),
+            links=np.empty((n, 2), np.int32),
+            ends=np.array([0, -1, -1], np.int64),
+        )
+        self.mean = np.zeros(o.key_dim, np.float32)
+        self.spread = np.ones(o.key_dim, np.float32)
+        self.counters = dict.fromkeys(("matched", "added", "propagated", "evicted", "recalled", "asked"), 0)
+
+    def __len__(self) -> int:
+        return int(self._store.ends[_rules.SIZE])
+
+    @property
+    def radius(self) -> float:
+        return self.index.radius
+
+    def update(self, episodes: Iterable[EpisodeLike]) -> Learnt:
+        """Learn finished episodes in turn: one call of the encoder for all their states, then the compiled rules."""
+        steps = self._steps(list(episodes))
+        if steps is None:
+            return Learnt(0, 0, 0, 0)
+        tally, before, o = np.zeros(4, np.int64), len(self), self.options
+        _rules.learn(self.index.grid, self._store, steps, o.gamma, o.count_new_desirable, o.backward_propagation, tally)
+        self.index.added(len(self) - before, len(self))
+        learnt = Learnt(*map(int, tally))
+        for name, value in learnt._asdict().items():
+            self.counters[name] += value
+        return learnt
+
+    def recall(self, states: np.ndarray, times: np.ndarray, mask: np.ndarray | None = None) -> Recall:
+        """Look up states (..., S) at times (...); where `mask` is false nothing is looked up (padding).
+
+        Entries found become the most recently used, in the order of the batch.
+        """
+        states = np.asarray(states, np.float32)
+        shape = states.shape[:-1]
+        embeddings = self._embed(states.reshape(-1, states.shape[-1]), np.broadcast_to(times, shape).reshape(-1))
+        wanted = np.ones(len(embeddings), np.bool_) if mask is None else np.asarray(mask, np.bool_).reshape(-1)
+        ids = np.empty(len(embeddings), np.int32)
+        found, _ = _rules.recollect(self.index.grid, self._store, self._keys(embeddings), wanted, ids)
+        self.counters["recalled"] += int(found)
+        self.counters["asked"] += int(wanted.sum())
+        return self._answer(ids, embeddings, shape)
+
+    def _answer(self, ids: np.ndarray, embeddings: np.ndarray, shape: tuple[int, ...]) -> Recall:
+        found, at, s = ids >= 0, np.maximum(ids, 0), self._store
+        counts = np.where(found[:, None], s.counts[at], 1)
+        ratio = counts[:, 1].astype(np.float32) / counts[:, 0].astype(np.float32)
+        zero = np.float32(0)
+        return Recall(
+            found=found.reshape(shape),
+            best_return=np.where(found, s.best_return[at], zero).reshape(shape),
+            ratio=np.where(found, ratio, zero).reshape(shape),
+            desirable=(found & s.desirable[at]).reshape(shape),
+            embedding=embeddings.reshape(*shape, -1),
+        )
+
+    def sample(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(states, times, best returns) of `count` different entries, or of all while there are fewer."""
+        size, s = len(self), self._store
+        ids = np.arange(size) if count >= size else rng.choice(size, count, replace=False, shuffle=False)
+        return self._states(ids), s.times[ids], s.best_return[ids]
+
+    def reembed(self, encode: Encode | None = None) -> None:
+        """Recompute every embedding with a new encoder, then mean and spread of each dimension, keys and index.
+
+        Without `encode` the embeddings stay and only the normalisation follows the entries: call it now and then with
+        a fixed encoder, too, for until the first call keys are the bare embeddings.
+        """
+        size, x = len(self), self._store.embeddings[: len(self)]
+        if encode is not None:
+            self.encode = encode
+            with ThreadPoolExecutor(self.options.threads) as pool:
+                list(pool.map(lambda start: self._reembed_chunk(start, size), range(0, size, CHUNK)))
+        if size > 0:
+            mean = x.mean(axis=0, dtype=np.float64)
+            spread = x.std(axis=0, dtype=np.float64)
+            floor = SMALLEST_SPREAD * (np.abs(mean) + spread.max())
+            self.mean = mean.astype(np.float32)
+            self.spread = np.where(spread > floor, spread, np.where(floor > 0, floor, 1)).astype(np.float32)
+        self.index.rebuild(self._keys(x))
+
+    def _reembed_chunk(self, start: int, size: int) -> None:
+        chunk = slice(start, min(start + CHUNK, size))
+        self._store.embeddings[chunk] = self._embed(self._states(chunk), self._store.times[chunk])
+
+    def rejudge(self, threshold: float | None = None) -> None:
+        """Judge desirability anew by H against a threshold, by default the mean H (the paper's adaptive option).
+
+        Entries below it stop being desirable and forget their desirable visits; the others count one at least.
+        """
+        s, size = self._store, len(self)
+        if size == 0:
+            return
+        best = s.best_return[:size]
+        above = best >= (best.mean(dtype=np.float64) if threshold is None else threshold)
+        s.desirable[:size] = above
+        s.counts[:size, 1] = np.where(above, np.maximum(s.counts[:size, 1], 1), 0)
+
+    def stats(self) -> dict[str, float]:
+        s, size, c = self._store, len(self), self.counters
+        entries = max(size, 1)
+        learnt = max(c["matched"] + c["added"], 1)
+        return {
+            "size": float(size),
+            "bytes": float(self.nbytes),
+            "mean_visits": float(s.counts[:size, 0].sum() / entries),
+            "share_desirable": float(s.desirable[:size].sum() / entries),
+            "mean_return": float(s.best_return[:size].sum(dtype=np.float64) / entries),
+            "hit_rate": c["matched"] / learnt,
+            "recall_rate": c["recalled"] / max(c["asked"], 1),
+            "propagated": float(c["propagated"]),
+            "evicted": float(c["evicted"]),
+            "radius": self.radius,
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use, states and index included."""
+        return sum(a.nbytes // self.capacity for a in self._store[:-1]) * len(self) + self.index.nbytes
+
+    def export(self) -> dict[str, np.ndarray]:
+        """A table of all entries, a column each, for plots: copies, safe to change."""
+        s, size = self._store, len(self)
+        return {
+            "key": self.index.keys[:size].copy(),
+            "embedding": s.embeddings[:size].copy(),
+            "best_return": s.best_return[:size].copy(),
+            "desirable": s.desirable[:size].copy(),
+            "visits": s.counts[:size, 0].copy(),
+            "desirable_visits": s.counts[:size, 1].copy(),
+            "t": s.times[:size].copy(),
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Write everything into a folder: plain arrays and JSON. The encoder is the caller's to keep."""
+        order = np.empty(len(self), np.int32)
+        _rules.use_order(self._store, order)
+        storage.save(Path(folder), self.options, self._store, order, self.mean, self.spread, self.counters)
+
+    def load(self, folder: str | Path) -> None:
+        """Become the memory that was saved; from there on it behaves, to the bit, as if it had never been saved."""
+        saved = storage.read(Path(folder), self.options, self.capacity)
+        size, s = len(saved.order), self._store
+        for name in storage.ARRAYS:
+            getattr(s, name)[:size] = saved.arrays[name]
+        s.ends[_rules.SIZE] = size
+        _rules.restore_order(s, saved.order)
+        self.mean, self.spread, self.counters = saved.mean, saved.spread, saved.counters
+        self.index.rebuild(self._keys(s.embeddings[:size]))
+
+    @classmethod
+    def open(cls, folder: str | Path, encode: Encode | None = None) -> Self:
+        """A memory as it was saved, options included."""
+        memory = cls(MemoryOptions(**storage.read_options(Path(folder))), encode=encode)
+        memory.load(folder)
+        return memory
+
+    def _embed(self, states: np.ndarray, times: np.ndarray) -> np.ndarray:
+        o = self.options
+        if states.shape[-1] != o.state_dim:
+            raise EmuError(f"the memory takes states of {o.state_dim} numbers, got {states.shape[-1]}")
+        x = np.asarray(self.encode(states, np.ascontiguousarray(times, np.int32)), np.float32)
+        if x.shape != (len(states), o.key_dim):
+            raise EmuError(f"encode must return shape ({len(states)}, {o.key_dim}), got {x.shape}")
+        if not np.isfinite(x).all():
+            raise EmuError("encode returned numbers that are not finite: check the states and the encoder for NaN")
+        return x
+
+    def _keys(self, embeddings: np.ndarray) -> np.ndarray:
+        return (embeddings - self.mean) / self.spread
+
+    def _states(self, rows: Any) -> np.ndarray:
+        states = self._store.states[rows]
+        return states.view(np.float16).astype(np.float32) if states.dtype == np.uint16 else states
+
+    def _steps(self, episodes: list[EpisodeLike]) -> Steps | None:
+        """The steps of all episodes in learning order: within an episode from its end to its start."""
+        if not episodes:
+            return None
+        lengths = [len(e.reward) + 1 for e in episodes]
+        for e, length in zip(episodes, lengths, strict=True):
+            if len(e.state) != length:
+                raise EmuError(f"an episode of {length - 1} rewards needs {length} states, got {len(e.state)}")
+        states = np.concatenate([np.asarray(e.state, np.float32)[::-1] for e in episodes])
+        times = np.concatenate([np.arange(n - 1, -1, -1, dtype=np.int32) for n in lengths])
+        rewards = np.zeros(len(times), np.float64)
+        first = np.zeros(len(times), np.bool_)
+        start = 0
+        for e, length in zip(episodes, lengths, strict=True):
+            rewards[start + 1 : start + length] = e.reward[::-1]
+            first[start] = True
+            start += length
+        if not np.isfinite(rewards).all():
+            raise EmuError("an episode has rewards that are not finite")
+        desirable = np.repeat([self._is_desirable(e) for e in episodes], lengths)
+        embeddings = self._embed(states, times)
+        if self.options.dtype == "float16":
+            states = np.clip(states, -65504, 65504).astype(np.float16).view(np.uint16)
+        return Steps(self._keys(embeddings), embeddings, states, times, rewards, first, desirable)
+
+    def _is_desirable(self, episode: EpisodeLike) -> bool:
+        threshold = self.options.return_threshold
+        if threshold is None:
+            return bool(episode.won)
+        return float(np.sum(episode.reward, dtype=np.float64)) >= threshold
+
+
+def _options(options: MemoryOptions | None, keywords: dict[str, Any]) -> MemoryOptions:
+    known = {field.name for field in dataclasses.fields(MemoryOptions)}
+    for name in keywords:
+        if name not in known:
+            raise ConfigError(f"memory: unknown option '{name}'. {did_you_mean(name, known)}")
+    if options is not None:
+        return dataclasses.replace(options, **keywords)
+    if "state_dim" not in keywords:
+        raise ConfigError("memory: state_dim is needed")
+    return MemoryOptions(**keywords)
