@@ -3,10 +3,11 @@
     run/
       replay/episodes-0000000-0000123.npz     episodes are immutable, so each is written once, in segments
       checkpoints/000000050000/               tree/ (orbax), rollout.npz, memory/, state.json, manifest.json
-      best/                                   the parameters of the best test so far
+      best/policy-7/, best/summary.json       the parameters of the best test so far, and that test
 
 A checkpoint is written beside its final place and renamed into it when complete; its manifest holds the size and
-checksum of every file, replay segments included. No pickle anywhere.
+checksum of every file, replay segments included. `best/summary.json` names the folder of the parameters and is
+replaced in one step, so a process killed at any moment leaves the old best or the new. No pickle anywhere.
 """
 
 from __future__ import annotations
@@ -103,9 +104,10 @@ def _write_segment(path: Path, episodes: list[Episode]) -> None:
     arrays["lengths"] = np.array([e.length for e in episodes])
     temporary = path.with_suffix(".part")
     with temporary.open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
         _flush(file)
     temporary.rename(path)
+    _flush_folder(path.parent)
 
 
 def _read_segment(path: Path) -> Iterator[Episode]:
@@ -114,9 +116,9 @@ def _read_segment(path: Path) -> Iterator[Episode]:
     step = shown = 0
     for index, length in enumerate(arrays["lengths"].tolist()):
         seen, done = slice(shown, shown + length + 1), slice(step, step + length)
-        wide = [arrays[name][seen].copy() for name in ("obs", "state", "avail")]
-        narrow = [arrays[name][done].copy() for name in ("action", "reward", "terminated", "truncated")]
-        yield Episode(*wide, *narrow, arrays["won"][index])
+        wide = {name: arrays[name][seen].copy() for name in ("obs", "state", "avail")}
+        narrow = {name: arrays[name][done].copy() for name in ("action", "reward", "terminated", "truncated")}
+        yield Episode(**wide, **narrow, won=arrays["won"][index])
         shown, step = shown + length + 1, step + length
 
 
@@ -129,7 +131,6 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.segments_folder.mkdir(exist_ok=True)
         self.segments: list[dict[str, Any]] = []  # of the newest checkpoint: name, first, count, bytes, crc
-        self.orphans_removed = False
 
     def steps(self) -> list[int]:
         """Steps at which complete checkpoints exist, oldest first."""
@@ -153,7 +154,7 @@ class Checkpoints:
             self._save_replay(replay)
             save_tree(temporary / "tree", tree)
             with (temporary / "rollout.npz").open("wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
+                np.savez(file, allow_pickle=False, **arrays)
                 _flush(file)
             if save_memory is not None:
                 save_memory(temporary / "memory")
@@ -169,6 +170,8 @@ class Checkpoints:
             _flush_folder(self.folder)
         except Exception as error:
             shutil.rmtree(temporary, ignore_errors=True)
+            for part in self.segments_folder.glob("*.part"):
+                part.unlink(missing_ok=True)
             raise CheckpointError(self._failure(error)) from error
         self._prune()
         return final
@@ -221,7 +224,9 @@ class Checkpoints:
         self.segments = live
 
     def _prune(self) -> None:
-        """Keep the newest checkpoints, and the replay segments that any of them needs."""
+        """Keep the newest checkpoints, and the replay segments that any of them needs; no half-written ones."""
+        for leftover in self.folder.glob(".writing-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         for step in self.steps()[: -self.keep]:
             shutil.rmtree(self.folder / f"{step:0{STEP_DIGITS}d}", ignore_errors=True)
         needed = {segment["name"] for segment in self.segments}
@@ -242,6 +247,51 @@ class Checkpoints:
             f"Could not save a checkpoint in {self.run}: {reason}. {last}. "
             f"Free some space, then go on with `emu resume {self.run}`."
         )
+
+
+# The best parameters
+
+
+def save_best(run: Path, policy: PyTree, step: int, summary: dict[str, float]) -> None:
+    """Replace the best parameters; whenever the process ends, there are either the old or the new."""
+    best = run / "best"
+    try:
+        best.mkdir(exist_ok=True)
+        numbers = [int(path.name.partition("-")[2]) for path in best.glob("policy-*")]
+        fresh = best / f"policy-{max(numbers, default=0) + 1}"
+        save_tree(fresh, policy)
+        replace_json(best / "summary.json", {"step": step, **summary, "folder": fresh.name})
+    except OSError as error:
+        raise CheckpointError(
+            f"Could not save the best team in {best}: {error.strerror or error}. Checkpoints are intact. "
+            f"Make room, then go on with `emu resume {run}`."
+        ) from error
+    for path in best.glob("*"):
+        if path.is_dir() and path != fresh:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def load_best(run: Path, like: PyTree) -> tuple[PyTree, dict[str, float]]:
+    """The best parameters of a run and the test they were best in."""
+    path = run / "best" / "summary.json"
+    if not path.exists():
+        raise CheckpointError(f"{run} holds no trained team yet: it has no best/ folder.")
+    try:
+        summary = json.loads(path.read_text())
+        folder = summary.pop("folder")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}): train the team again.") from error
+    return load_tree(path.parent / folder, like), summary
+
+
+def replace_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write a JSON file in one step: readers see the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.part")
+    with temporary.open("w") as file:
+        file.write(json.dumps(content, indent=indent) + "\n")
+        _flush(file)
+    temporary.replace(path)
+    _flush_folder(path.parent)
 
 
 def _flush(file: Any) -> None:
@@ -272,7 +322,11 @@ def _fingerprint(path: Path) -> dict[str, int]:
 
 
 def _manifest(folder: Path) -> dict[str, dict[str, int]]:
-    return {str(p.relative_to(folder)): _fingerprint(p) for p in sorted(folder.rglob("*")) if p.is_file()}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:  # others wrote some of them: make sure that they are on disk before they are vouched for
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    return {str(path.relative_to(folder)): _fingerprint(path) for path in files}
 
 
 def _verify(folder: Path) -> None:
