@@ -104,15 +104,16 @@ class Board:
 
     def __init__(self, folder: Path, from_step: int) -> None:
         from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
-        from tensorboardX.proto.summary_pb2 import Summary
+        from tensorboardX.proto import event_pb2, summary_pb2
 
-        self._event, self._summary = Event, Summary
+        events: Any = event_pb2  # generated at run time, which no type checker sees
+        summaries: Any = summary_pb2
+        self._event, self._summary = events.Event, summaries.Summary
         folder.mkdir(exist_ok=True)
         self._events = EventsWriter(str(folder / "events"), f".{os.getpid()}")
         if from_step:  # hides what an earlier process wrote beyond the checkpoint
-            start = SessionLog(status=SessionLog.START)  # type: ignore[attr-defined]
-            self._events.write_event(Event(step=from_step, session_log=start))
+            start = events.SessionLog(status=events.SessionLog.START)
+            self._events.write_event(events.Event(step=from_step, session_log=start))
 
     def row(self, step: int, values: dict[str, float]) -> None:
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
