@@ -93,8 +93,9 @@ def _loop(trainer: Trainer, seconds: float, at_least_updates: int = 0) -> None:
     goal = trainer.counters.updates + at_least_updates
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or trainer.counters.updates < goal:
-        trainer.collect()
+        trainer.remember(trainer.collect())
         trainer.learn()
+        trainer.train_embedder()
         trainer.report()
     trainer.settle()
 

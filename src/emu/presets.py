@@ -18,13 +18,43 @@ class Algorithm(NamedTuple):
     changes: dict[str, Any]
 
 
+_INCENTIVE = {"memory.use": "incentive"}
+_CONTROL = {"memory.use": "control"}
+_RANDOM = {"memory.embedder.kind": "random"}
+
 ALGORITHMS: dict[str, Algorithm] = {
     "vdn": Algorithm("sum of the agents' values (Sunehag et al., 2018)", None, {"mixer.kind": "vdn"}),
-    "qmix": Algorithm(
-        "monotonic mixing by hypernetworks (Rashid et al., 2018)", None, {"mixer.kind": "qmix"}
-    ),
+    "qmix": Algorithm("monotonic mixing by hypernetworks (Rashid et al., 2018)", None, {"mixer.kind": "qmix"}),
     "qplex": Algorithm("duplex dueling mixing (Wang et al., 2021)", None, {"mixer.kind": "qplex"}),
+    "emc": Algorithm(
+        "curiosity and conventional episodic control (Zheng et al., 2021)",
+        "qplex",
+        {"curiosity.scale": 0.001, **_CONTROL, **_RANDOM},
+    ),
+    "cds": Algorithm(
+        "own heads and a reward for being different (Li et al., 2021)",
+        "qplex",
+        {"agent.own_heads": True, "agent.agent_id": False, "diversity.beta": 0.05},
+    ),
+    "emu_vdn": Algorithm("VDN with the episodic incentive", "vdn", _INCENTIVE),
+    "emu_qmix": Algorithm("QMIX with the episodic incentive", "qmix", _INCENTIVE),
+    "emu_qplex": Algorithm(
+        "EMU on QPLEX: curiosity and the episodic incentive (Na et al., 2024)",
+        "qplex",
+        {"curiosity.scale": 0.001, **_INCENTIVE},
+    ),
+    "emu_cds": Algorithm("EMU on CDS (Na et al., 2024)", "cds", _INCENTIVE),
+    "no_ei": Algorithm("ablation of emu_qplex: conventional control for the incentive", "emu_qplex", _CONTROL),
+    "no_se": Algorithm("ablation of emu_qplex: random projection for dCAE", "emu_qplex", _RANDOM),
+    "no_ei_no_se": Algorithm("ablation of emu_qplex: both", "no_ei", _RANDOM),
+    "cds_no_ei": Algorithm("ablation of emu_cds: conventional control for the incentive", "emu_cds", _CONTROL),
+    "cds_no_se": Algorithm("ablation of emu_cds: random projection for dCAE", "emu_cds", _RANDOM),
+    "qplex_e3b": Algorithm(
+        "QPLEX with the elliptical bonus on dCAE embeddings (Henaff et al., 2022)", "qplex", {"elliptical.scale": 0.1}
+    ),
 }
+
+SUPER_HARD = ("MMM2", "6h_vs_8z", "3s5z_vs_3s6z", "corridor")
 
 # Settings of a task, whatever the algorithm: (pattern of the environment's name, changes). Later rows win.
 TASKS: list[tuple[str, dict[str, Any]]] = [
@@ -32,23 +62,73 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
         "matrix/*",
         {
             "steps": 20_000,
-            "rollout.epsilon_end": 1.0,
-            "eval.interval": 2_000,
-            "log_interval": 2_000,
-            "checkpoint.interval": 10_000,
-            "replay.episodes": 500,
             "rollout.chunk": 8,
+            "rollout.epsilon_end": 1.0,
+            "replay.episodes": 500,
+            "learner.updates_per_call": 8,
+            "eval.interval": 2_000,
+            "checkpoint.interval": 10_000,
         },
     ),
     (
         "gridworld*",
-        {"steps": 500_000, "rollout.epsilon_steps": 200_000, "eval.episodes": 30},
+        {
+            "steps": 500_000,
+            "rollout.epsilon_steps": 200_000,
+            "learner.updates_per_call": 4,
+            "eval.episodes": 30,
+        },
     ),
     ("gridworld/tiny", {"steps": 60_000, "rollout.epsilon_steps": 20_000, "eval.interval": 4_000}),
+    ("smac/*", {"steps": 2_050_000, "memory.radius": 1.3e-5}),
+    *((f"smac/{name}", {"memory.radius": 1.3e-3, "steps": 5_050_000}) for name in SUPER_HARD),
+    ("smac/6h_vs_8z", {"rollout.epsilon_steps": 200_000}),
+    ("smac/MMM2", {"mixer.weighted_head": True, "mixer.nonlinear": True}),
+    ("smac/3s5z_vs_3s6z", {"mixer.weighted_head": True}),
 ]
 
+_CURIOUS = ("emc", "emu_qplex", "no_*")
+_NO_CURIOSITY = {"curiosity.scale": 0.0}
+
 # Settings of one algorithm on one task: (algorithm pattern, environment pattern, changes). Later rows win.
-PAIRS: list[tuple[str, str, dict[str, Any]]] = []
+PAIRS: list[tuple[str, str, dict[str, Any]]] = [
+    # The paper's didactic comparison leaves curiosity out; a one-step game has nothing to be curious about.
+    *((algo, env, _NO_CURIOSITY) for algo in _CURIOUS for env in ("gridworld*", "matrix/*")),
+    # Curiosity hurt on the super hard maps, except on corridor.
+    *((algo, f"smac/{name}", _NO_CURIOSITY) for algo in _CURIOUS for name in SUPER_HARD),
+    *(
+        (
+            algo,
+            "smac/corridor",
+            {
+                "curiosity.scale": 0.1,
+                "curiosity.decay": 0.8,
+                "curiosity.decay_interval": 200_000,
+                "curiosity.floor": 0.01,
+            },
+        )
+        for algo in _CURIOUS
+    ),
+    ("emu_qplex", "smac/corridor", {"memory.radius": 1.3e-5}),
+    # Diversity hurt on the easy and hard maps.
+    ("*cds*", "smac/*", {"diversity.beta": 0.0}),
+    *(
+        ("*cds*", f"smac/{name}", {"diversity.beta": 0.07, "diversity.beta1": 2.0, "diversity.beta2": 1.0})
+        for name in ("MMM2", "6h_vs_8z", "3s5z_vs_3s6z")
+    ),
+    (
+        "*cds*",
+        "smac/corridor",
+        {
+            "diversity.beta": 0.1,
+            "diversity.beta1": 0.5,
+            "diversity.beta2": 0.5,
+            "diversity.anneal_after": 1_000_000,
+            "diversity.anneal_rate": 5.0,
+        },
+    ),
+    ("emu_cds", "smac/MMM2", {"rollout.epsilon_steps": 500_000}),
+]
 
 
 def lineage(algo: str) -> list[str]:

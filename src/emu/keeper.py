@@ -1,0 +1,103 @@
+"""The episodic memory inside the loop: what it learns from, when its embedder is trained, what a batch recalls.
+
+The memory and its rules know nothing of JAX or of this package's episodes' journey; this room connects them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from emu.config import Config
+from emu.envs.base import EnvSpec
+from emu.errors import ConfigError
+from emu.memory import EpisodicMemory, Recall
+from emu.memory.embedding import Embedder, EmbedderOptions, make_embedder
+from emu.runtime import cpu_count
+from emu.types import Batch, Episode, PyTree
+
+
+class MemoryKeeper:
+    """Feeds the memory, trains its embedder every `embedder.interval` steps, and answers for whole batches."""
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        m, e = config.memory, config.memory.embedder
+        if not spec.has_goal and m.return_threshold is None:
+            raise ConfigError(
+                f"Environment '{spec.name}' has no goal: say with memory.return_threshold from which return on an "
+                "episode is desirable."
+            )
+        self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
+        self.embedder: Embedder = make_embedder(
+            EmbedderOptions(
+                kind=e.kind,
+                state_dim=spec.state_dim,
+                key_dim=m.key_dim,
+                time_limit=spec.episode_limit,
+                loss_case=e.loss_case,
+                lambda_rcon=e.reconstruction_weight,
+                learning_rate=e.learning_rate,
+                max_grad_norm=e.max_grad_norm,
+                samples=e.samples,
+                batch_size=e.batch_size,
+                warm_start=e.warm_start,
+            )
+        )
+        self.state: PyTree = self.embedder.init(jax.random.PRNGKey(config.seed ^ 0xE3B))
+        self.memory = EpisodicMemory(
+            state_dim=spec.state_dim,
+            capacity=m.capacity,
+            key_dim=m.key_dim,
+            radius=m.radius or "auto",
+            metric=m.metric,
+            max_bytes=int(m.gigabytes * 1e9),
+            dtype="float16" if m.half_precision else "float32",
+            gamma=config.learner.gamma,
+            return_threshold=None if spec.has_goal else m.return_threshold,
+            count_new_desirable=m.count_new_desirable,
+            backward_propagation=m.backward_propagation,
+            threads=cpu_count(),
+            encode=self._encode(),
+        )
+        self.trainings = 0
+
+    def _encode(self):
+        return functools.partial(self.embedder.encode, self.state)
+
+    def remember(self, episodes: Sequence[Episode]) -> None:
+        self.memory.update(episodes)
+
+    def recall(self, batches: Batch) -> Recall:
+        """What the memory knows of every next state of (U, B, T+1, S) batches; nothing for the padding."""
+        times = np.arange(1, batches.state.shape[2], dtype=np.int32)
+        return self.memory.recall(batches.state[:, :, 1:], np.broadcast_to(times, batches.filled.shape), batches.filled)
+
+    def train_if_due(self, step: int) -> dict[str, float] | None:
+        """Once every interval: train the embedder on samples of the memory, then re-embed and re-index everything."""
+        if step // self.interval <= self.trainings or not len(self.memory):
+            return None
+        self.trainings = step // self.interval
+        if self.embedder.trainable:
+            rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[1, 0, 0, self.trainings]))
+            states, times, returns = self.memory.sample(self.samples, rng)
+            key = jax.random.fold_in(jax.random.PRNGKey(self.seed), self.trainings)
+            self.state, metrics = self.embedder.train(self.state, states, times, returns, key)
+            self.memory.reembed(self._encode())
+            return {f"embedder_{name}": float(value) for name, value in metrics.items()}
+        self.memory.reembed()
+        return {}
+
+    def stats(self) -> dict[str, float]:
+        return {f"memory_{name}": value for name, value in self.memory.stats().items()}
+
+    def save(self, folder: Path) -> None:
+        self.memory.save(folder)
+
+    def load(self, folder: Path, state: PyTree, trainings: int) -> None:
+        self.state, self.trainings = state, trainings
+        self.memory.encode = self._encode()
+        self.memory.load(folder)
