@@ -269,8 +269,8 @@ def _load_team(run: Path) -> Team:
     config = read_config(run)
     from emu import envs
     from emu.algorithms import build_learner
+    from emu.checkpoint import load_best
     from emu.runtime import Devices, configure_cpu_devices
-    from emu.train import load_policy
 
     configure_cpu_devices(config.devices)
     import jax
@@ -278,7 +278,7 @@ def _load_team(run: Path) -> Team:
     env, devices = envs.make(config.env, **config.env_args), Devices.of(config.devices)
     learner = build_learner(config, env.spec, devices)
     like = learner.policy(learner.init(jax.random.PRNGKey(0)))
-    policy, best = load_policy(run, like)
+    policy, best = load_best(run, like)
     return Team(config, env, learner, policy, best, devices)
 
 

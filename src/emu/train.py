@@ -20,13 +20,13 @@ import numpy as np
 
 from emu import envs
 from emu.algorithms import build_learner
-from emu.checkpoint import Checkpoints, RunLock, load_tree, save_tree
+from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, from_dict, replace, to_dict
 from emu.console import Progress
 from emu.envs.checker import check_shapes
 from emu.errors import EmuError
 from emu.evaluate import Evaluator
-from emu.metrics import Means, MetricsWriter
+from emu.metrics import Means, MetricsWriter, read_rows
 from emu.provenance import provenance
 from emu.replay import Replay, stack
 from emu.rollout import Rollout
@@ -178,8 +178,8 @@ class Trainer:
             known = self.checkpoints.steps()
             last = f"step {known[-1]}" if known else "none yet"
             raise EmuError(
-                f"Training diverged at step {counters.step}: {', '.join(broken)} is not finite. Nothing of it was saved "
-                f"(last checkpoint: {last}). Try a smaller learner.learning_rate or learner.max_grad_norm."
+                f"Training diverged at step {counters.step}: {', '.join(broken)} is not finite. Nothing of it was "
+                f"saved (last checkpoint: {last}). Try a smaller learner.learning_rate or learner.max_grad_norm."
             )
 
     def test(self) -> dict[str, float]:
@@ -227,27 +227,6 @@ class Trainer:
         return state["metrics_bytes"]
 
 
-def save_best(folder: Path, policy: Any, step: int, summary: dict[str, float]) -> None:
-    """Replace the best parameters, never leaving the folder without any."""
-    import shutil
-
-    fresh, best = folder / ".best-new", folder / "best"
-    shutil.rmtree(fresh, ignore_errors=True)
-    save_tree(fresh / "policy", policy)
-    (fresh / "summary.json").write_text(json.dumps({"step": step, **summary}))
-    shutil.rmtree(best, ignore_errors=True)
-    fresh.rename(best)
-
-
-def load_policy(folder: Path, like: Any) -> tuple[Any, dict[str, float]]:
-    """The best parameters of a run and the test they were best in."""
-    if not (folder / "best" / "summary.json").exists():
-        raise EmuError(f"{folder} holds no trained team yet: it has no best/ folder.")
-    return load_tree(folder / "best" / "policy", like), json.loads(
-        (folder / "best" / "summary.json").read_text()
-    )
-
-
 def run_folder(config: Config, root: Path = Path("runs")) -> Path:
     """Where a run goes unless told otherwise."""
     return root / config.env.replace("/", "-").replace(":", "-") / f"{config.algo}-seed{config.seed}"
@@ -257,33 +236,40 @@ def read_config(folder: Path) -> Config:
     path = folder / "config.json"
     if not path.exists():
         raise EmuError(f"{folder} is not a run folder: it has no config.json. `emu train` makes one.")
-    return from_dict(json.loads(path.read_text()))
+    try:
+        return from_dict(json.loads(path.read_text()))
+    except (EmuError, ValueError, OSError) as error:
+        raise EmuError(f"{path} cannot be used: {error}") from error
+
+
+def write_config(folder: Path, config: Config) -> None:
+    replace_json(folder / "config.json", to_dict(config), indent=2)
 
 
 def train(config: Config, folder: Path | None = None, progress: Progress | None = None) -> dict[str, float]:
-    """Start a run. The folder must not exist (or be empty)."""
+    """Start a run. The folder must not exist (or be empty, or hold a run that never began)."""
     configure_cpu_devices(config.devices)
     folder, progress = folder or run_folder(config), progress or Progress()
-    if folder.exists() and any(folder.iterdir()):
+    if _holds_more_than_a_beginning(folder):
         raise EmuError(
-            f"{folder} already exists. Go on with it (`emu resume {folder}`), choose another (`--run-dir`), or remove it."
+            f"{folder} already exists. Go on with it (`emu resume {folder}`), choose another (`--run-dir`), "
+            "or remove it."
         )
-    trainer = None
-    created = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EmuError(f"{folder} cannot be made: {error.strerror}. Choose another with `--run-dir`.") from error
     lock = RunLock(folder)
     try:
         trainer = Trainer(config, folder, progress)
-        (folder / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
-        (folder / "meta.json").write_text(json.dumps(provenance(trainer.env.spec), indent=2) + "\n")
+        replace_json(folder / "meta.json", provenance(trainer.env.spec), indent=2)
+        write_config(folder, config)  # from here on it is a run that can be resumed
         progress.header(config, trainer)
         return _run(trainer, 0)
-    except EmuError:
-        if trainer is None and created:  # a bad configuration leaves nothing behind
+    finally:
+        if not (folder / "config.json").exists():  # a bad configuration leaves nothing behind
             (folder / ".lock").unlink(missing_ok=True)
             _remove_if_empty(folder / "replay", folder / "checkpoints", folder)
-        raise
-    finally:
         lock.release()
 
 
@@ -292,7 +278,6 @@ def resume(folder: Path, steps: int | None = None, progress: Progress | None = N
     config, progress = read_config(folder), progress or Progress()
     if steps is not None:
         config = replace(config, {"steps": steps})
-        (folder / "config.json").write_text(json.dumps(to_dict(config), indent=2) + "\n")
     configure_cpu_devices(config.devices)
     lock = RunLock(folder)
     try:
@@ -302,10 +287,21 @@ def resume(folder: Path, steps: int | None = None, progress: Progress | None = N
             keep_bytes = trainer.restore()
         else:
             progress.warn("The run was stopped before its first checkpoint; it starts from the beginning.")
+        if steps is not None:
+            write_config(folder, config)
         progress.header(config, trainer)
+        if trainer.counters.step >= config.steps:
+            progress.warn(f"The run is complete ({trainer.counters.step:,} steps). `--steps` makes it longer.")
+            return last_test(folder)
         return _run(trainer, keep_bytes)
     finally:
         lock.release()
+
+
+def last_test(folder: Path) -> dict[str, float]:
+    """The values of a run's last test."""
+    tests = [row for row in read_rows(folder) if "test_return" in row]
+    return {name: value for name, value in tests[-1].items() if name != "step"} if tests else {}
 
 
 def _run(trainer: Trainer, keep_bytes: int) -> dict[str, float]:
@@ -326,6 +322,17 @@ def _run(trainer: Trainer, keep_bytes: int) -> dict[str, float]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _holds_more_than_a_beginning(folder: Path) -> bool:
+    """Whether a folder holds anything but what a process killed before the first step leaves."""
+    if not folder.is_dir():
+        return folder.exists()
+    begun = {".lock", "meta.json", ".meta.json.part", ".config.json.part"}
+    return any(
+        any(path.iterdir()) if path.name in ("checkpoints", "replay") and path.is_dir() else path.name not in begun
+        for path in folder.iterdir()
+    )
 
 
 def _remove_if_empty(*folders: Path) -> None:
