@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from emu.config import Config
 from emu.envs.base import EnvSpec
 from emu.learners.base import Term
+from emu.learners.curiosity import Curiosity
+from emu.learners.diversity import Diversity, OwnHeadPenalty
+from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, EpisodicIncentive
 from emu.learners.value import ValueLearner
 from emu.runtime import Devices
+
+if TYPE_CHECKING:
+    from emu.keeper import MemoryKeeper
 
 
 def build_terms(config: Config, spec: EnvSpec) -> list[Term]:
     """The terms a configuration switches on."""
-    return []
+    memory, gamma, terms = config.memory, config.learner.gamma, []
+    if config.curiosity.scale > 0:
+        terms.append(Curiosity(config, spec))
+    if config.agent.own_heads and config.diversity.own_head_penalty > 0:
+        terms.append(OwnHeadPenalty(config.diversity.own_head_penalty))
+    if config.diversity.beta > 0:
+        terms.append(Diversity(config, spec))
+    if config.elliptical.scale > 0:
+        terms.append(EllipticalBonus(config.elliptical.scale, config.elliptical.ridge))
+    if memory.use == "incentive":
+        terms.append(EpisodicIncentive(gamma, memory.optimistic))
+    if memory.use == "control":
+        terms.append(EpisodicControl(gamma, memory.control_weight))
+    return terms
+
+
+def build_keeper(config: Config, spec: EnvSpec) -> MemoryKeeper | None:
+    """The episodic memory, where any term reads from it; imported only then, for numba takes a while to load."""
+    if config.memory.use == "none" and config.elliptical.scale == 0:
+        return None
+    from emu.keeper import MemoryKeeper
+
+    return MemoryKeeper(config, spec)
 
 
 def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> ValueLearner:

@@ -217,7 +217,7 @@ class DiversityConfig:
     beta1: float = 0.5
     beta2: float = 1.0
     anneal_after: int = 0  # environment steps after which beta falls; 0: never
-    anneal_rate: float = 5.0
+    anneal_rate: float = 5.0  # share of beta lost per million steps after that
     own_head_penalty: float = 0.1  # L1 on the own heads' output
     hidden: int = 128
     learning_rate: float = 1e-3
@@ -308,7 +308,7 @@ class Config:
             "diversity.beta needs agent.own_heads: without own heads the agents cannot differ.",
         )
         check(
-            self.elliptical.scale == 0 or self.memory.use != "none" or self.memory.embedder.kind != "random",
+            self.elliptical.scale == 0 or self.memory.embedder.kind != "random",
             "elliptical.scale needs a trained embedder (memory.embedder.kind embnet or dcae).",
         )
 
