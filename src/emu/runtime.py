@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -32,6 +33,12 @@ def configure_cpu_devices(requested: int = 0) -> None:
     """One CPU device per core (or as many as asked for), if JAX has not computed anything yet; else nothing changes."""
     with contextlib.suppress(RuntimeError):  # JAX's answer once its devices are made
         jax.config.update("jax_num_cpu_devices", requested or min(cpu_count(), MAX_CPU_DEVICES))
+
+
+def sum_over_devices(tree: PyTree) -> PyTree:
+    """Inside `shard_map`: the sum of every float leaf over the data axis, in one exchange instead of one per leaf."""
+    flat, unflatten = ravel_pytree(tree)
+    return unflatten(jax.lax.psum(flat, DATA))
 
 
 @dataclasses.dataclass(frozen=True)

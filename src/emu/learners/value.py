@@ -23,7 +23,7 @@ from emu.learners.base import Context, Term
 from emu.learners.td import epsilon_greedy, masked, pick, td_target, torch_rmsprop
 from emu.nets.agents import RecurrentAgent
 from emu.nets.mixers import make_mixer
-from emu.runtime import DATA, Devices
+from emu.runtime import DATA, Devices, sum_over_devices
 from emu.types import Array, Batch, PyTree
 
 
@@ -131,7 +131,7 @@ class ValueLearner:
             return total, (parts, views)
 
         (_, (parts, views)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
-        grads, parts = jax.lax.psum((grads, parts), DATA)
+        grads, parts = sum_over_devices((grads, parts))
         steps, optimiser = self.optimiser.update(grads, state.optimiser, state.params)
         params = optax.apply_updates(state.params, steps)
 
