@@ -1,0 +1,167 @@
+"""The recurrent agent: PyTorch's GRU by the formula, its hand-written gradient, and what an agent may know."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.nets.agents import RecurrentAgent, gru_scan, gru_step
+
+T, R, H, N, A, O = 5, 3, 4, 2, 3, 2
+quick = settings(max_examples=15, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**31 - 1)
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def torch_gru(hidden, gates_x, kernel, bias):
+    """`torch.nn.GRU` one row and one step at a time: h' = (1 - z) n + z h."""
+    outputs = np.zeros((*gates_x.shape[:2], hidden.shape[1]))
+    for row in range(len(hidden)):
+        h = hidden[row].astype(np.float64)
+        for t in range(len(gates_x)):
+            x_r, x_z, x_n = np.split(gates_x[t, row].astype(np.float64), 3)
+            h_r, h_z, h_n = np.split(h @ kernel + bias, 3)
+            r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
+            h = (1 - z) * np.tanh(x_n + r * h_n) + z * h
+            outputs[t, row] = h
+    return outputs
+
+
+def gru_inputs(seed):
+    rng = np.random.default_rng(seed)
+    shapes = (R, H), (T, R, 3 * H), (H, 3 * H), (3 * H,)
+    return tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
+
+
+def plain_scan(hidden, gates_x, kernel, bias):
+    """The same recurrence, left to JAX to differentiate."""
+
+    def body(h, gates):
+        h = gru_step(h, gates, kernel, bias)[0]
+        return h, h
+
+    return jax.lax.scan(body, hidden, gates_x)[1]
+
+
+def weighted_sum(function):
+    return jax.jit(jax.grad(lambda weights, *args: (weights * function(*args)).sum(), argnums=(1, 2, 3, 4)))
+
+
+by_hand, by_jax = weighted_sum(gru_scan), weighted_sum(plain_scan)
+run_scan = jax.jit(gru_scan)
+
+
+@quick
+@given(seeds)
+def test_gru_is_pytorchs(seed):
+    inputs = gru_inputs(seed)
+    np.testing.assert_allclose(run_scan(*inputs), torch_gru(*inputs), rtol=1e-4, atol=1e-5)
+
+
+@quick
+@given(seeds)
+def test_gradient_by_hand_is_the_gradient_by_autodiff(seed):
+    inputs = gru_inputs(seed)
+    weights = np.random.default_rng(seed + 1).normal(size=(T, R, H)).astype(np.float32)
+    for hand, auto in zip(by_hand(weights, *inputs), by_jax(weights, *inputs), strict=True):
+        np.testing.assert_allclose(hand, auto, rtol=1e-4, atol=1e-4)
+
+
+@functools.cache
+def agent_and_params(**options):
+    agent = RecurrentAgent(N, A, hidden=H, **options)
+    rng, shapes = np.random.default_rng(1), jax.eval_shape(functools.partial(new_params, agent))
+    return agent, jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 2, shapes)
+
+
+def new_params(agent):
+    inputs = jnp.zeros((1, N, agent.hidden)), jnp.zeros((1, N, O)), jnp.zeros((1, N, A))
+    return agent.init(jax.random.PRNGKey(0), *inputs, method="step")
+
+
+@functools.cache
+def compiled(agent, method):
+    return jax.jit(functools.partial(agent.apply, method=method))
+
+
+def unroll(agent, params, obs, last):
+    """Q, hidden states and the own heads' part of Q."""
+    return compiled(agent, "unroll")(params, obs, last)
+
+
+def episode(seed=0, copies=2):
+    rng = np.random.default_rng(seed)
+    obs = rng.normal(size=(T, copies, N, O)).astype(np.float32)
+    last = np.eye(A, dtype=np.float32)[rng.integers(A, size=(T, copies, N))]
+    last[0] = 0
+    return obs, last
+
+
+@pytest.mark.parametrize("options", [{}, {"own_heads": True, "agent_id": False}, {"last_action": False}])
+def test_acting_step_by_step_sees_what_learning_sees_at_once(options):
+    agent, params = agent_and_params(**options)
+    obs, last = episode()
+    q, hiddens, _ = unroll(agent, params, obs, last)
+    hidden = agent.initial(obs.shape[1])
+    for t in range(T):
+        step_q, hidden = compiled(agent, "step")(params, hidden, obs[t], last[t])
+        np.testing.assert_allclose(step_q, q[t], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(hidden, hiddens[t], rtol=1e-5, atol=1e-6)
+
+
+def test_agents_with_equal_inputs_differ_by_their_number_only():
+    obs, last = (np.repeat(x[:, :, :1], N, axis=2) for x in episode())
+    with_id, without_id = (
+        unroll(agent, params, obs, last)[0]
+        for agent, params in (agent_and_params(), agent_and_params(agent_id=False))
+    )
+    assert not np.allclose(with_id[:, :, 0], with_id[:, :, 1])
+    np.testing.assert_allclose(without_id[:, :, 0], without_id[:, :, 1])
+
+
+def test_an_agents_value_ignores_the_other_agents_and_the_future():
+    agent, params = agent_and_params()
+    obs, last = episode()
+    other = obs.copy()
+    other[:, :, 1] += 1.0
+    other[3:] += 1.0
+    before, after = (unroll(agent, params, o, last)[0] for o in (obs, other))
+    np.testing.assert_allclose(before[:3, :, 0], after[:3, :, 0])
+    assert not np.allclose(before[3, :, 0], after[3, :, 0])
+
+
+def test_q_is_the_shared_head_plus_the_own_head():
+    agent, params = agent_and_params(own_heads=True)
+    obs, last = episode()
+    q, hidden, own = unroll(agent, params, obs, last)
+    p = params["params"]
+    for i in range(N):
+        own_i = hidden[:, :, i] @ p["own_kernel"][i] + p["own_bias"][i]
+        shared_i = hidden[:, :, i] @ p["head"]["kernel"] + p["head"]["bias"]
+        np.testing.assert_allclose(own[:, :, i], own_i, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(q[:, :, i], shared_i + own_i, rtol=1e-5, atol=1e-6)
+
+
+def test_an_own_head_learns_from_its_agent_only():
+    agent, params = agent_and_params(own_heads=True)
+    obs, last = episode()
+    first_agent = jax.jit(jax.grad(lambda p: unroll(agent, p, obs, last)[0][:, :, 0].sum()))
+    grads = first_agent(params)["params"]
+    assert np.abs(grads["own_kernel"][0]).max() > 0
+    np.testing.assert_array_equal(grads["own_kernel"][1], 0)
+
+
+def test_weights_start_where_pytorchs_start():
+    agent = RecurrentAgent(N, A, hidden=64)
+    p = jax.jit(functools.partial(new_params, agent))()["params"]
+    for leaf, fan_in in ((p["recurrent_kernel"], 64), (p["gates"]["kernel"], 64), (p["encode"]["kernel"], O + A + N)):
+        assert 0.9 < np.abs(leaf).max() * np.sqrt(fan_in) <= 1.0
