@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import types
 import typing
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from tyro.constructors import PrimitiveConstructorSpec
@@ -36,6 +38,9 @@ JsonObject = Annotated[
 ]
 
 
+LossCase = Literal["reconstruction_no_time", "reconstruction_time", "return_only", "both"]
+
+
 def check(condition: bool, message: str) -> None:
     if not condition:
         raise ConfigError(message)
@@ -43,12 +48,12 @@ def check(condition: bool, message: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class RolloutConfig:
+    """Collecting experience."""
+
     envs: int = 8  # copies of the environment that run side by side
-    chunk: int = (
-        16  # steps of every copy in one compiled call; finished episodes are handed over after each chunk
-    )
-    epsilon_start: float = 1.0
-    epsilon_end: float = 0.05
+    chunk: int = 16  # steps of every copy in one compiled call; finished episodes are handed over after each chunk
+    epsilon_start: float = 1.0  # exploration at the first step
+    epsilon_end: float = 0.05  # exploration after `epsilon_steps`
     epsilon_steps: int = 50_000  # environment steps over which exploration falls linearly
 
     def __post_init__(self) -> None:
@@ -61,6 +66,8 @@ class RolloutConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig:
+    """Episodes kept for learning."""
+
     episodes: int = 5_000  # the oldest episode makes room for the newest
     gigabytes: float = 4.0  # bound on what the episodes may hold, whatever their number
 
@@ -73,6 +80,8 @@ class ReplayConfig:
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig:
+    """The recurrent network that all agents share."""
+
     hidden: int = 64  # width of the input layer and of the GRU
     last_action: bool = True  # append the one-hot last action to the observation
     agent_id: bool = True  # append a one-hot agent number
@@ -84,14 +93,16 @@ class AgentConfig:
 
 @dataclasses.dataclass(frozen=True)
 class MixerConfig:
-    kind: Literal["vdn", "qmix", "qplex", "none"] = "qmix"
+    """How the agents' values become the team's."""
+
+    kind: Literal["vdn", "qmix", "qplex", "none"] = "qmix"  # the mixing network
     embed: int = 32  # QMIX: width of the mixing layer; QPLEX: width of queries and keys
     hyper_hidden: int = 64  # width of the hypernetworks' hidden layer
     heads: int = 4  # QPLEX: attention heads of the transformation
     kernels: int = 4  # QPLEX: kernels of the importance weights
     weighted_head: bool = False  # QPLEX: weigh the heads by the state (MMM2, 3s5z_vs_3s6z)
     nonlinear: bool = False  # QPLEX: keys also see Q_i (MMM2)
-    attention_regulariser: float = 0.001
+    attention_regulariser: float = 0.001  # QPLEX: weight of the attention's regularising loss
 
     def __post_init__(self) -> None:
         check(
@@ -103,16 +114,18 @@ class MixerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LearnerConfig:
-    gamma: float = 0.99
-    learning_rate: float = 5e-4
-    rmsprop_decay: float = 0.99
-    rmsprop_eps: float = 1e-5
-    max_grad_norm: float = 10.0
+    """The update."""
+
+    gamma: float = 0.99  # discount factor
+    learning_rate: float = 5e-4  # of RMSprop
+    rmsprop_decay: float = 0.99  # PyTorch's alpha
+    rmsprop_eps: float = 1e-5  # added outside the root, as PyTorch does
+    max_grad_norm: float = 10.0  # gradients longer than this are scaled down to it
     batch_size: int = 32  # episodes per update
     updates_per_episode: int = 1  # n_circle: updates for every episode collected
     updates_per_call: int = 1  # updates that one compiled call does; owed ones wait until so many are due
     target_interval: int = 200  # collected episodes between hard copies into the target network
-    double_q: bool = True
+    double_q: bool = True  # choose the next action by the online network, value it by the target network
     length_buckets: int = 4  # number of batch lengths the learner may be compiled for
 
     def __post_init__(self) -> None:
@@ -128,20 +141,23 @@ class LearnerConfig:
         check(
             min(self.batch_size, self.updates_per_episode, self.updates_per_call, self.target_interval) >= 1
             and 1 <= self.length_buckets <= 16,
-            "learner.batch_size, updates_per_episode, updates_per_call, target_interval >= 1; 1 <= length_buckets <= 16.",
+            "learner.batch_size, updates_per_episode, updates_per_call, target_interval >= 1; "
+            "1 <= length_buckets <= 16.",
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class EmbedderConfig:
-    kind: Literal["random", "embnet", "dcae"] = "dcae"
+    """What turns a state into the memory's key."""
+
+    kind: Literal["random", "embnet", "dcae"] = "dcae"  # projection, or networks that predict the return
     interval: int = 1_000  # t_emb: environment steps between trainings (the authors' code uses 10,000)
     samples: int = 102_400  # memories per training
-    batch_size: int = 1_024
-    learning_rate: float = 5e-4
-    max_grad_norm: float = 10.0
+    batch_size: int = 1_024  # memories per gradient step
+    learning_rate: float = 5e-4  # of the embedder's optimiser
+    max_grad_norm: float = 10.0  # gradients longer than this are scaled down to it
     reconstruction_weight: float = 0.1  # lambda_rcon
-    loss_case: Literal["reconstruction_no_time", "reconstruction_time", "return_only", "both"] = "both"
+    loss_case: LossCase = "both"  # what dCAE's loss is made of: the paper's ablation
     warm_start: bool = True  # go on with the weights of the last interval; false: start anew each time
 
     def __post_init__(self) -> None:
@@ -157,20 +173,18 @@ class EmbedderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryConfig:
-    use: Literal["none", "incentive", "control"] = (
-        "none"  # EMU's episodic incentive, or conventional episodic control
-    )
-    capacity: int = 1_000_000
+    """Episodic memory."""
+
+    use: Literal["none", "incentive", "control"] = "none"  # EMU's episodic incentive, or conventional episodic control
+    capacity: int = 1_000_000  # memories kept
     gigabytes: float = 4.0  # bound on the whole memory, whatever its capacity
-    key_dim: int = 4
+    key_dim: int = 4  # dimension of a key
     radius: float = 1.3e-3  # delta; 0: chosen from capacity and dimension
-    metric: Literal["l2", "linf"] = "l2"
+    metric: Literal["l2", "linf"] = "l2"  # distance between keys
     half_precision: bool = False  # keep states in float16
     return_threshold: float | None = None  # R_thr: what makes an episode desirable where there is no goal
     count_new_desirable: bool = True  # a new desirable memory counts as one desirable visit
-    backward_propagation: bool = (
-        False  # authors' code: after a desirable match the rest of the episode is desirable
-    )
+    backward_propagation: bool = False  # authors' code: after a desirable match the rest of the episode is desirable
     optimistic: bool = False  # the incentive goes by desirability itself instead of its frequency
     control_weight: float = 0.1  # lambda of conventional episodic control
     embedder: EmbedderConfig = EmbedderConfig()
@@ -191,13 +205,13 @@ class MemoryConfig:
 class CuriosityConfig:
     """EMC's curiosity; off while the scale is 0."""
 
-    scale: float = 0.0
+    scale: float = 0.0  # weight of the intrinsic reward
     decay: float = 0.9  # factor every `decay_interval` environment steps
-    decay_interval: int = 100_000
-    floor: float = 0.0
+    decay_interval: int = 100_000  # environment steps between two decays
+    floor: float = 0.0  # the scale never falls below this
     soft_update: float = 0.005  # share of the second agent that its slow copy takes over at each update
     target_factor: float = 10.0  # the predictor's target is this multiple of the slow copy's Q
-    learning_rate: float = 5e-4
+    learning_rate: float = 5e-4  # of the predictors
 
     def __post_init__(self) -> None:
         check(
@@ -214,15 +228,15 @@ class DiversityConfig:
     """CDS: diversity reward and the penalty on own heads (which `agent.own_heads` switches on)."""
 
     beta: float = 0.0  # scale of the reward; 0: no diversity reward
-    beta1: float = 0.5
-    beta2: float = 1.0
+    beta1: float = 0.5  # weight of the own predictor's error, and scale of Q in the agents' policies
+    beta2: float = 1.0  # weight of how far the agents' policies lie apart
     anneal_after: int = 0  # environment steps after which beta falls; 0: never
     anneal_rate: float = 5.0  # share of beta lost per million steps after that
     own_head_penalty: float = 0.1  # L1 on the own heads' output
-    hidden: int = 128
-    learning_rate: float = 1e-3
-    minibatch: int = 256
-    max_grad_norm: float = 1.0
+    hidden: int = 128  # width of the predictors
+    learning_rate: float = 1e-3  # of the predictors
+    minibatch: int = 256  # steps per gradient step of the predictors
+    max_grad_norm: float = 1.0  # gradients longer than this are scaled down to it
 
     def __post_init__(self) -> None:
         check(
@@ -251,6 +265,8 @@ class EllipticalConfig:
 
 @dataclasses.dataclass(frozen=True)
 class EvalConfig:
+    """Greedy tests during training."""
+
     interval: int = 10_000  # environment steps between tests
     episodes: int = 32  # greedy episodes of one test
 
@@ -262,6 +278,8 @@ class EvalConfig:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointConfig:
+    """What a stopped run goes on from."""
+
     interval: int = 50_000  # environment steps between full checkpoints
     keep: int = 2  # full checkpoints kept; the newest that can be read is resumed from
 
@@ -274,14 +292,16 @@ class CheckpointConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
+    """Everything a run depends on."""
+
     algo: str = "qmix"  # `emu algos` lists them
     env: str = "gridworld"  # `emu envs` lists them
     env_args: JsonObject = dataclasses.field(default_factory=dict)  # arguments of the environment, as JSON
-    seed: int = 0
+    seed: int = 0  # of everything random
     steps: int = 500_000  # environment steps in all
     log_interval: int = 2_000  # environment steps between training rows in metrics.jsonl
     devices: int = 0  # devices to share the work among; 0: all accelerators, or one CPU device per core
-    tensorboard: bool = True
+    tensorboard: bool = True  # write TensorBoard files beside metrics.jsonl
     rollout: RolloutConfig = RolloutConfig()
     replay: ReplayConfig = ReplayConfig()
     agent: AgentConfig = AgentConfig()
@@ -295,8 +315,13 @@ class Config:
     checkpoint: CheckpointConfig = CheckpointConfig()
 
     def __post_init__(self) -> None:
-        check(self.seed >= 0, "seed must not be negative.")
-        check(self.steps >= 1 and self.log_interval >= 1, "steps and log_interval must be at least 1.")
+        for path, value in _numbers(self):
+            check(math.isfinite(value), f"{path} must be a finite number, not {value}.")
+        check(0 <= self.seed < 2**32, f"seed must lie between 0 and {2**32 - 1}, not {self.seed}.")
+        check(
+            1 <= self.steps < 2**31 and self.log_interval >= 1,
+            f"steps must lie between 1 and {2**31 - 1}, log_interval be at least 1.",
+        )
         check(self.devices >= 0, "devices must not be negative.")
         check(
             self.learner.batch_size <= self.replay.episodes,
@@ -313,6 +338,16 @@ class Config:
         )
 
 
+def _numbers(config: Any, where: str = "") -> Iterator[tuple[str, float]]:
+    """All floats of a configuration, with their paths."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _numbers(value, f"{where}{field.name}.")
+        elif isinstance(value, float):
+            yield f"{where}{field.name}", value
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A plain, JSON-ready dictionary."""
     return dataclasses.asdict(config)
@@ -320,6 +355,8 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def from_dict(data: dict[str, Any], kind: type = Config, where: str = "") -> Any:
     """Rebuild a config; strict about keys and types."""
+    if not isinstance(data, dict):
+        raise ConfigError(f"A configuration is a JSON object, not {data!r}.")
     hints = typing.get_type_hints(kind)
     unknown = [key for key in data if key not in hints]
     if unknown:
