@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from emu.envs.base import Env
+from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.runtime import DATA, Devices
 from emu.types import Array, PyTree
@@ -47,16 +48,23 @@ class Evaluator:
         """The `number`-th test of a run: its episodes depend on nothing but the seed and this number."""
         key = jax.random.fold_in(jax.random.key_data(jax.random.key(seed ^ 0x7E57)), number)
         keys = self.shards.put(jax.random.split(key, self.episodes))
-        return TestResult(*jax.device_get(self._run(self.shards.replicate(policy), keys)))
+        *result, over = jax.device_get(self._run(self.shards.replicate(policy), keys))
+        if not over.all():
+            raise EnvError(
+                f"An episode of '{self.env.spec.name}' goes on after spec.episode_limit = "
+                f"{self.env.spec.episode_limit} steps. Run `emu check` on the environment."
+            )
+        return TestResult(*result)
 
-    def _play(self, policy: PyTree, keys: Array) -> tuple[Array, Array, Array]:
+    def _play(self, policy: PyTree, keys: Array) -> tuple[Array, Array, Array, Array]:
         copies = keys.shape[0]
         keys = jax.vmap(jax.random.split)(keys)
         state = jax.vmap(self.env.reset)(keys[:, 0])
         zeros = jnp.zeros(copies)
 
         def unfinished(loop: Any) -> Array:
-            return ~loop[2].all()
+            over, length = loop[2], loop[5]
+            return ~over.all() & (length.max() < self.env.spec.episode_limit)
 
         def step(loop: Any) -> Any:
             state, carry, over, total, won, length, keys = loop
@@ -80,5 +88,5 @@ class Evaluator:
             jnp.zeros(copies, jnp.int32),
             keys[:, 1],
         )
-        _, _, _, total, won, length, _ = jax.lax.while_loop(unfinished, step, first)
-        return total, won, length
+        _, _, over, total, won, length, _ = jax.lax.while_loop(unfinished, step, first)
+        return total, won, length, over

@@ -137,8 +137,10 @@ class Rollout:
         episodes = []
         for row, copy in np.argwhere(slots.last):
             end = base + int(row)
+            self._check_limit(end - int(self.begun[copy]))
             episodes.append(self._episode(int(copy), int(self.begun[copy]), end))
             self.begun[copy] = end + 1
+        self._check_limit(len(self.stream) * self.chunk - int(self.begun.min()))
         unneeded = int(self.begun.min()) // self.chunk
         del self.stream[:unneeded]
         self.begun -= unneeded * self.chunk
@@ -155,9 +157,18 @@ class Rollout:
         def field(name: str) -> np.ndarray:
             return np.concatenate([getattr(slots, name)[rows, copy] for slots, rows in pieces])
 
-        won = field("won")[:-1].any()
-        steps = [field(name)[:-1] for name in ("action", "reward", "terminated", "truncated")]
-        return Episode(field("obs"), field("state"), field("avail"), *steps, won)
+        won = np.asarray(field("won")[:-1].any())
+        wide = {name: field(name) for name in ("obs", "state", "avail")}
+        narrow = {name: field(name)[:-1] for name in ("action", "reward", "terminated", "truncated")}
+        return Episode(**wide, **narrow, won=won)
+
+    def _check_limit(self, steps: int) -> None:
+        limit = self.env.spec.episode_limit
+        if steps > limit:
+            raise EnvError(
+                f"An episode of '{self.env.spec.name}' goes on after spec.episode_limit = {limit} steps. "
+                "Run `emu check` on the environment, or `check_env(env)`."
+            )
 
     def _complaint(self, slots: Slot) -> str:
         row, copy = (int(i) for i in np.argwhere(~slots.sound)[0])
