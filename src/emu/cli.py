@@ -1,9 +1,9 @@
-"""The `emu` command: train, resume, evaluate, render, plot, envs, algos, check, doctor."""
+"""The `emu` command: demo, train, resume, evaluate, render, plot, envs, algos, check, doctor."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
+import importlib.util as import_util
 import json
 import os
 import platform
@@ -22,6 +22,7 @@ from emu.config import Config, JsonObject
 from emu.errors import EmuError
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
+AsJson = Annotated[bool, tyro.conf.arg(name="json")]
 out = Console()
 
 
@@ -47,6 +48,23 @@ def train_command(words: list[str]) -> int:
     return _finish(folder, lambda: train(parsed.config, folder, Progress(quiet=parsed.quiet)))
 
 
+def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> int:
+    """Train small teams within minutes; then a table, a picture of the curves, and a GIF of the best team.
+
+    Args:
+        out_folder: Where the pictures and the runs go.
+    """
+    from emu.demo import run_demo
+    from emu.train import Stopped
+
+    try:
+        run_demo(out_folder)
+    except Stopped as stopped:
+        out.print(f"Stopped by {stopped}.")
+        return 130 if str(stopped) == "SIGINT" else 143
+    return 0
+
+
 def resume(run: RunFolder, steps: int | None = None, quiet: bool = False) -> int:
     """Go on with a run that was stopped, killed, or is to be made longer.
 
@@ -61,7 +79,7 @@ def resume(run: RunFolder, steps: int | None = None, quiet: bool = False) -> int
     return _finish(run, lambda: go_on(run, steps, Progress(quiet=quiet)))
 
 
-def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> int:
+def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson = False) -> int:
     """Test the best team of a run with greedy episodes.
 
     Args:
@@ -71,15 +89,23 @@ def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: Annota
         as_json: Print JSON.
     """
     from emu.evaluate import Evaluator
+    from emu.team import load_team
 
-    team = _load_team(run)
+    _at_least_one("--episodes", episodes)
+    team = load_team(run)
     evaluator = Evaluator(team.env, team.learner, episodes, team.devices)
-    summary = evaluator.test(team.policy, seed, 0).summary() | {"episodes": episodes, "trained_steps": team.best["step"]}
-    _print_values(summary, as_json, f"{team.config.algo} on {team.config.env}")
+    result = evaluator.test(team.policy, seed, 0).summary()
+    values = {**result, "episodes": episodes, "trained_steps": team.best["step"]}
+    _print_values(values, as_json, f"{team.config.algo} on {team.config.env}")
     return 0
 
 
-def render(run: RunFolder, out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None, tries: int = 8, fps: float = 5.0) -> int:
+def render(
+    run: RunFolder,
+    out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+    tries: int = 8,
+    fps: float = 5.0,
+) -> int:
     """Make a GIF of a run's best team; no display is needed.
 
     Args:
@@ -88,10 +114,14 @@ def render(run: RunFolder, out_file: Annotated[Path | None, tyro.conf.arg(name="
         tries: Episodes to play; the first one won is shown, else the one with the highest return.
         fps: Pictures a second.
     """
-    from emu.record import best_of, record, save_gif
+    from emu.record import best_of, player, save_gif
+    from emu.team import load_team
 
-    team = _load_team(run)
-    recording = best_of(tries, lambda seed: record(team.env, team.learner, team.policy, seed))
+    _at_least_one("--tries", tries)
+    if not 0.1 <= fps <= 100:
+        raise EmuError(f"--fps must lie between 0.1 and 100, not {fps:g}.")
+    team = load_team(run)
+    recording = best_of(tries, player(team.env, team.learner, team.policy))
     path = save_gif(team.env, recording.states, out_file or run / "team.gif", fps)
     won = "won" if recording.won else "not won"
     out.print(f"{path}: {len(recording.states) - 1} steps, return {recording.total:.2f}, {won}", soft_wrap=True)
@@ -121,7 +151,7 @@ def plot(
     return 0
 
 
-def list_envs(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> int:
+def list_envs(as_json: AsJson = False) -> int:
     """List the environments.
 
     Args:
@@ -144,7 +174,7 @@ def list_envs(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> i
     return 0
 
 
-def list_algos(as_json: Annotated[bool, tyro.conf.arg(name="json")] = False) -> int:
+def list_algos(as_json: AsJson = False) -> int:
     """List the algorithms and how each differs from its neighbour.
 
     Args:
@@ -174,6 +204,7 @@ def check(env: Annotated[str, tyro.conf.Positional], env_args: JsonObject | None
     from emu import envs
     from emu.envs.checker import check_env
 
+    _at_least_one("--episodes", episodes)
     check_env(envs.make(env, **(env_args or {})), episodes)
     out.print(f"'{env}' keeps its contract ({episodes} random episodes).")
     return 0
@@ -198,13 +229,14 @@ def doctor() -> int:
     devices = Devices.of().devices
     table.add_row("devices", f"{len(devices)} x {devices[0].platform} ({cpu_count()} CPU cores)")
     for extra, module in EXTRAS.items():
-        there = importlib.util.find_spec(module) is not None
+        there = import_util.find_spec(module) is not None
         table.add_row(f"extra '{extra}'", "installed" if there else escape(f"missing: pip install 'emu-marl[{extra}]'"))
     out.print(table)
     return 0
 
 
 COMMANDS: dict[str, Callable[..., int]] = {
+    "demo": demo,
     "resume": resume,
     "evaluate": evaluate,
     "render": render,
@@ -236,6 +268,9 @@ def main(argv: list[str] | None = None) -> int:
     except EmuError as error:
         Console(stderr=True).print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         return 2
+    except KeyboardInterrupt:  # before a run began or after it ended; in between, `train` saves
+        Console(stderr=True).print("Interrupted.")
+        return 130
     except BrokenPipeError:  # `emu envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -251,37 +286,6 @@ def _print_help() -> None:
     out.print("\nEvery command explains itself: emu train --help", highlight=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Team:
-    """A trained team, ready to act."""
-
-    config: Config
-    env: Any
-    learner: Any
-    policy: Any
-    best: dict[str, float]
-    devices: Any
-
-
-def _load_team(run: Path) -> Team:
-    from emu.train import read_config
-
-    config = read_config(run)
-    from emu import envs
-    from emu.algorithms import build_learner
-    from emu.checkpoint import load_best
-    from emu.runtime import Devices, configure_cpu_devices
-
-    configure_cpu_devices(config.devices)
-    import jax
-
-    env, devices = envs.make(config.env, **config.env_args), Devices.of(config.devices)
-    learner = build_learner(config, env.spec, devices)
-    like = learner.policy(learner.init(jax.random.PRNGKey(0)))
-    policy, best = load_best(run, like)
-    return Team(config, env, learner, policy, best, devices)
-
-
 def _finish(folder: Path, go: Callable[[], dict[str, float]]) -> int:
     """Run, then say where it ended; a stopped run says how to go on."""
     from emu.train import Stopped
@@ -293,6 +297,11 @@ def _finish(folder: Path, go: Callable[[], dict[str, float]]) -> int:
         return 130 if str(stopped) == "SIGINT" else 143
     _print_values(summary, False, str(folder))
     return 0
+
+
+def _at_least_one(option: str, value: int) -> None:
+    if value < 1:
+        raise EmuError(f"{option} must be at least 1, not {value}.")
 
 
 def _print_values(values: dict[str, Any], as_json: bool, title: str) -> None:

@@ -43,7 +43,7 @@ class Progress:
         self._bar: Bar | None = None
         self._win = float("nan")
         self._return = float("nan")
-        self._recent: deque[tuple[float, int]] = deque(maxlen=200)
+        self._recent: deque[tuple[float, int]] = deque(maxlen=64)
         self._extra = ""
 
     def header(self, config: Config, trainer: Trainer) -> None:

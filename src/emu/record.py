@@ -23,27 +23,32 @@ class Recording(NamedTuple):
     won: bool
 
 
-def record(env: Env, learner: Learner, policy: PyTree, seed: int) -> Recording:
-    """Play one greedy episode."""
-    first, later = jax.random.split(jax.random.PRNGKey(seed))
+def player(env: Env, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
+    """A function that plays one greedy episode, given a seed; it is compiled once."""
+    reset = jax.jit(env.reset)
 
     @jax.jit
-    def play(state: PyTree, carry: PyTree, key: Any) -> tuple[Any, ...]:
+    def step(state: PyTree, carry: PyTree, key: Any) -> tuple[Any, ...]:
         act_key, step_key, key = jax.random.split(key, 3)
         obs, avail = env.observe(state)[None], env.avail(state)[None]
         action, carry = learner.act(policy, carry, obs, avail, jnp.float32(0), act_key)
         state, outcome = env.step(state, action[0], step_key)
         return state, carry, key, outcome
 
-    state, carry, key = jax.jit(env.reset)(first), learner.initial_carry(1), later
-    states, total, won, over = [jax.device_get(state)], 0.0, False, False
-    while not over:
-        state, carry, key, outcome = play(state, carry, key)
-        states.append(jax.device_get(state))
-        total += float(outcome.reward)
-        won |= bool(outcome.won)
-        over = bool(outcome.terminated) or bool(outcome.truncated)
-    return Recording(states, total, won)
+    def play(seed: int) -> Recording:
+        first, key = jax.random.split(jax.random.PRNGKey(seed))
+        state, carry = reset(first), learner.initial_carry(1)
+        states, total, won = [jax.device_get(state)], 0.0, False
+        for _ in range(env.spec.episode_limit):
+            state, carry, key, outcome = step(state, carry, key)
+            states.append(jax.device_get(state))
+            total += float(outcome.reward)
+            won |= bool(outcome.won)
+            if outcome.terminated or outcome.truncated:
+                break
+        return Recording(states, total, won)
+
+    return play
 
 
 def best_of(episodes: int, play: Callable[[int], Recording]) -> Recording:
