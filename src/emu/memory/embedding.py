@@ -1,0 +1,291 @@
+"""Trainable state embedders f_φ (paper: Eq. 4 and 5, Algorithm 1): random projection, EmbNet, dCAE.
+
+One small interface: `init`, `encode` ((n, S) states and (n,) times to (n, D)), `train` ((n, S), (n,), (n,) returns).
+This module imports JAX; the rest of `emu.memory` does not. The time enters the networks as t / episode_limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from emu.errors import ConfigError
+
+KINDS = ("random", "embnet", "dcae")
+LOSS_CASES = ("reconstruction_no_time", "reconstruction_time", "return_only", "both")
+BLOCK = 256  # rows encoded at a time: every batch is cut into blocks of one size, so a state's bits never depend on it
+SIZES = tuple(BLOCK * 2**k for k in range(7))  # compiled sizes of an encoder call: 256 … 16,384 rows
+SHARED_FROM = 4_096  # rows from which on an encoder call is shared out over the CPU devices
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedderOptions:
+    """How an embedder is built and trained; the defaults are the paper's."""
+
+    kind: str = "dcae"
+    samples: int = 102_400  # memories of one training interval (N)
+    batch_size: int = 1_024  # (B)
+    learning_rate: float = 5e-4
+    max_grad_norm: float = 10.0
+    reconstruction_weight: float = 0.1  # lambda_rcon
+    loss_case: str = "both"  # dCAE's loss, cases 1 to 4 of the paper's ablation in the order of LOSS_CASES
+    warm_start: bool = True  # go on with the weights of the last interval; false: start anew each time
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(f"embedder: unknown kind '{self.kind}': use one of {', '.join(KINDS)}")
+        if self.loss_case not in LOSS_CASES:
+            raise ConfigError(f"embedder: unknown loss_case '{self.loss_case}': use one of {', '.join(LOSS_CASES)}")
+        if not 1 <= self.batch_size <= self.samples:
+            raise ConfigError("embedder: batch_size must be at least 1 and at most samples")
+
+
+class EmbedderState(NamedTuple):
+    """All that changes as an embedder learns: a pytree to be checkpointed."""
+
+    params: Any
+    optimiser: Any
+    count: Any  # () int32: gradient steps taken
+
+
+class Prediction(NamedTuple):
+    value: Any  # (B,) predicted highest return
+    state: Any  # (B, S) reconstructed state, or None
+
+
+class Projection(nn.Module):
+    """x = s P, P fixed, P_ij ~ N(0, 1/D)."""
+
+    key_dim: int
+
+    @nn.compact
+    def __call__(self, states: jax.Array, times: jax.Array) -> jax.Array:
+        matrix = self.param("matrix", nn.initializers.normal(self.key_dim**-0.5), (states.shape[-1], self.key_dim))
+        return states @ matrix
+
+
+class EmbNetEncoder(nn.Module):
+    key_dim: int
+
+    @nn.compact
+    def __call__(self, states: jax.Array, times: jax.Array) -> jax.Array:
+        hidden = nn.relu(nn.Dense(64)(states))
+        return nn.LayerNorm()(nn.Dense(self.key_dim)(hidden))
+
+
+class EmbNetDecoder(nn.Module):
+    state_dim: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array, times: jax.Array) -> Prediction:
+        hidden = nn.relu(nn.Dense(128)(nn.relu(nn.Dense(128)(x))))
+        return Prediction(nn.Dense(1)(hidden)[..., 0], None)
+
+
+class WithTime(nn.Module):
+    """Dense layer on [inputs, t] without building the concatenation."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, times: jax.Array) -> jax.Array:
+        weight = self.param("time", nn.initializers.normal(inputs.shape[-1] ** -0.5), (self.features,))
+        return nn.Dense(self.features)(inputs) + times[..., None] * weight
+
+
+class DcaeEncoder(nn.Module):
+    key_dim: int
+
+    @nn.compact
+    def __call__(self, states: jax.Array, times: jax.Array) -> jax.Array:
+        hidden = nn.relu(nn.Dense(64)(nn.relu(WithTime(64)(states, times))))
+        return nn.Dense(self.key_dim)(hidden)
+
+
+class DcaeDecoder(nn.Module):
+    """Two heads, return and state, on a shared trunk."""
+
+    state_dim: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array, times: jax.Array) -> Prediction:
+        trunk = nn.relu(nn.Dense(64)(nn.relu(WithTime(64)(x, times))))
+        return Prediction(nn.Dense(1)(trunk)[..., 0], nn.Dense(self.state_dim)(trunk))
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedder:
+    """f_φ and its decoder f_ψ as pure functions of an `EmbedderState`."""
+
+    state_dim: int
+    episode_limit: int
+    key_dim: int = 4
+    options: EmbedderOptions = EmbedderOptions()
+
+    @functools.cached_property
+    def _encoder(self) -> nn.Module:
+        kinds = {"random": Projection, "embnet": EmbNetEncoder, "dcae": DcaeEncoder}
+        return kinds[self.options.kind](self.key_dim)
+
+    @functools.cached_property
+    def _decoder(self) -> nn.Module:
+        return (DcaeDecoder if self.options.kind == "dcae" else EmbNetDecoder)(self.state_dim)
+
+    @functools.cached_property
+    def _optimiser(self) -> optax.GradientTransformation:
+        o = self.options
+        return optax.chain(optax.clip_by_global_norm(o.max_grad_norm), optax.adam(o.learning_rate))
+
+    @functools.cached_property
+    def _mesh(self) -> Mesh:
+        """The devices that share the work: all CPU devices there are (a power of two of them), or one accelerator.
+
+        One XLA program on one CPU device keeps one core busy with matrices this small; two devices keep two.
+        """
+        devices = jax.local_devices()
+        count = len(devices) if devices[0].platform == "cpu" else 1
+        while count & (count - 1) or self.options.batch_size % count or SHARED_FROM // BLOCK % count:
+            count -= 1
+        return Mesh(np.array(devices[:count]), ("rows",))
+
+    def _spread(self, tree: Any, *axes: str | None) -> Any:
+        return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec(*axes)))
+
+    @property
+    def trainable(self) -> bool:
+        return self.options.kind != "random"
+
+    def init(self, key: jax.Array) -> EmbedderState:
+        return self._init(key)
+
+    @functools.cached_property
+    def _init(self) -> Any:
+        def init(key: jax.Array) -> EmbedderState:
+            encoder_key, decoder_key = jax.random.split(key)
+            states, times = jnp.zeros((1, self.state_dim)), jnp.zeros(1)
+            params = {"encoder": self._encoder.init(encoder_key, states, times)}
+            if self.trainable:
+                params["decoder"] = self._decoder.init(decoder_key, jnp.zeros((1, self.key_dim)), times)
+            return EmbedderState(params, self._optimiser.init(params), jnp.zeros((), jnp.int32))
+
+        return jax.jit(init)
+
+    def _scaled(self, times: jax.Array) -> jax.Array:
+        """t / episode_limit; 0 throughout in the loss case without time."""
+        without = self.options.kind == "dcae" and self.options.loss_case == "reconstruction_no_time"
+        return jnp.zeros(times.shape) if without else times.astype(jnp.float32) / self.episode_limit
+
+    def encode(self, state: EmbedderState, states: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """(n, S), (n,) → (n, D) numpy. `functools.partial(embedder.encode, state)` is a memory's `encode`."""
+        states, times = np.asarray(states, np.float32), np.asarray(times, np.int32)
+        params, shared = state.params["encoder"], None
+        out = np.empty((len(states), self.key_dim), np.float32)
+        for start in range(0, len(states), SIZES[-1]):
+            stop = min(start + SIZES[-1], len(states))
+            size = next(s for s in SIZES if s >= stop - start)
+            rows = _padded(states[start:stop], size), _padded(times[start:stop], size)
+            if size < SHARED_FROM or self._mesh.size == 1:
+                x = self._encode(params, *rows)
+            else:
+                shared = self._spread(params) if shared is None else shared
+                x = self._encode_shared(shared, *self._spread(rows, "rows"))
+            out[start:stop] = np.asarray(x)[: stop - start]
+        return out
+
+    def _encode_blocks(self, params: Any, states: jax.Array, times: jax.Array) -> jax.Array:
+        blocks = states.reshape(-1, BLOCK, self.state_dim), self._scaled(times).reshape(-1, BLOCK)
+        x = jax.lax.map(lambda block: self._encoder.apply(params, *block), blocks)
+        return x.reshape(-1, self.key_dim)
+
+    @functools.cached_property
+    def _encode(self) -> Any:
+        return jax.jit(self._encode_blocks)
+
+    @functools.cached_property
+    def _encode_shared(self) -> Any:
+        rows = PartitionSpec("rows")
+        mapped = jax.shard_map(
+            self._encode_blocks, mesh=self._mesh, in_specs=(PartitionSpec(), rows, rows), out_specs=rows
+        )
+        return jax.jit(mapped)
+
+    def train(
+        self, state: EmbedderState, states: np.ndarray, times: np.ndarray, returns: np.ndarray, key: jax.Array
+    ) -> tuple[EmbedderState, dict[str, float]]:
+        """One interval: one pass over the samples (in the order given) in minibatches, one compiled loop.
+
+        ⌊n / batch_size⌋ full minibatches, as Algorithm 1 has it; while there are fewer samples than one minibatch, all
+        of them make a single smaller one. `key` is used only to start anew (`warm_start` off).
+        """
+        if not self.trainable or len(states) == 0:
+            return state, {}
+        if not self.options.warm_start:
+            state = self.init(key)
+        o, count = self.options, min(len(states), self.options.samples)
+        few = -(-o.samples // 8 // o.batch_size) * o.batch_size  # a second, small shape: young memories train quickly
+        room = few if count <= few else o.samples // o.batch_size * o.batch_size
+        shape = room // o.batch_size, o.batch_size
+        data = [_padded(a[: min(count, room)], room).reshape(*shape, *a.shape[1:]) for a in (states, times, returns)]
+        trained, metrics = self._train(self._spread(state), *self._spread(data, None, "rows"), np.int32(count))
+        home = jax.tree.leaves(state)[0].sharding
+        return jax.device_put(trained, home), {name: float(value) for name, value in metrics.items()}
+
+    @functools.cached_property
+    def _train(self) -> Any:
+        size = self.options.batch_size
+
+        def train(state: EmbedderState, states: Any, times: Any, returns: Any, count: Any) -> Any:
+            batches = jnp.maximum(count // size, 1)
+            weights = jnp.where(jnp.arange(size) < count, 1.0, 0.0) / jnp.minimum(count, size)
+
+            def step(i: Any, carry: Any) -> Any:
+                state, sums = carry
+                batch = [jax.lax.dynamic_index_in_dim(a, i, keepdims=False) for a in (states, times, returns)]
+                (_, parts), grads = jax.value_and_grad(self._loss, has_aux=True)(state.params, *batch, weights)
+                updates, optimiser = self._optimiser.update(grads, state.optimiser, state.params)
+                params = optax.apply_updates(state.params, updates)
+                state = EmbedderState(params, optimiser, state.count + 1)
+                return state, jax.tree.map(jnp.add, sums, parts | {"grad_norm": optax.global_norm(grads)})
+
+            zeros = {"loss": 0.0, "return_loss": 0.0, "reconstruction_loss": 0.0, "grad_norm": 0.0}
+            state, sums = jax.lax.fori_loop(0, batches, step, (state, jax.tree.map(jnp.float32, zeros)))
+            return state, jax.tree.map(lambda total: total / batches, sums)
+
+        return jax.jit(train)
+
+    def _loss(self, params: Any, states: Any, times: Any, returns: Any, weights: Any) -> tuple[Any, dict[str, Any]]:
+        """(H − Ĥ)² and ‖s − ŝ‖², summed over state dimensions, weighted as the loss case says, mean over samples."""
+        scaled = self._scaled(times)
+        x = self._encoder.apply(params["encoder"], states, scaled)
+        prediction = self._decoder.apply(params["decoder"], x, scaled)
+        assert isinstance(prediction, Prediction)
+        return_loss = jnp.sum(weights * (returns - prediction.value) ** 2)
+        reconstruction = jnp.float32(0)
+        if prediction.state is not None:
+            reconstruction = jnp.sum(weights * jnp.sum((states - prediction.state) ** 2, axis=-1))
+        return_weight, state_weight = self._weights
+        loss = return_weight * return_loss + state_weight * reconstruction
+        return loss, {"loss": loss, "return_loss": return_loss, "reconstruction_loss": reconstruction}
+
+    @property
+    def _weights(self) -> tuple[float, float]:
+        """Of the return's and the state's part of the loss."""
+        if self.options.kind != "dcae" or self.options.loss_case == "return_only":
+            return 1.0, 0.0
+        return (1.0, self.options.reconstruction_weight) if self.options.loss_case == "both" else (0.0, 1.0)
+
+
+def _padded(array: np.ndarray, size: int) -> np.ndarray:
+    if len(array) == size:
+        return array
+    out = np.zeros((size, *array.shape[1:]), array.dtype)
+    out[: len(array)] = array
+    return out
