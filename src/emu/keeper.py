@@ -5,6 +5,7 @@ The memory and its rules know nothing of JAX or of this package's episodes' jour
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from emu.config import Config
 from emu.envs.base import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
-from emu.memory.embedding import Embedder, EmbedderOptions, make_embedder
+from emu.memory.embedding import Embedder, EmbedderOptions
 from emu.runtime import cpu_count
 from emu.types import Batch, Episode, PyTree
 
@@ -32,21 +33,8 @@ class MemoryKeeper:
                 "episode is desirable."
             )
         self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
-        self.embedder: Embedder = make_embedder(
-            EmbedderOptions(
-                kind=e.kind,
-                state_dim=spec.state_dim,
-                key_dim=m.key_dim,
-                time_limit=spec.episode_limit,
-                loss_case=e.loss_case,
-                lambda_rcon=e.reconstruction_weight,
-                learning_rate=e.learning_rate,
-                max_grad_norm=e.max_grad_norm,
-                samples=e.samples,
-                batch_size=e.batch_size,
-                warm_start=e.warm_start,
-            )
-        )
+        options = EmbedderOptions(**{f.name: getattr(e, f.name) for f in dataclasses.fields(EmbedderOptions)})
+        self.embedder = Embedder(spec.state_dim, spec.episode_limit, m.key_dim, options)
         self.state: PyTree = self.embedder.init(jax.random.PRNGKey(config.seed ^ 0xE3B))
         self.memory = EpisodicMemory(
             state_dim=spec.state_dim,

@@ -171,9 +171,9 @@ class EpisodicMemory:
         )
 
     def sample(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(states, times, best returns) of `count` different entries, or of all while there are fewer."""
+        """(states, times, best returns) of `count` different entries in random order, or of all while there are fewer."""
         size, s = len(self), self._store
-        ids = np.arange(size) if count >= size else rng.choice(size, count, replace=False, shuffle=False)
+        ids = rng.permutation(size) if count >= size else rng.choice(size, count, replace=False, shuffle=False)
         return self._states(ids), s.times[ids], s.best_return[ids]
 
     def reembed(self, encode: Encode | None = None) -> None:
