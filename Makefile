@@ -1,0 +1,53 @@
+# Needs Python 3.11 or newer, make and a C compiler; everything else goes into .venv.
+#
+#   make demo        train two small teams, then a table, demo/curves.png and demo/team.gif (about three minutes)
+#   make test        all tests but the slow ones       make test-slow   the slow ones
+#   make lint        ruff and pyright                  make bench       the speed of training, part by part
+#   make clean       remove .venv and what the commands above left
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test test-slow lint bench install install-dev clean
+
+demo: install
+	$(BIN)/emu demo
+
+test: install-dev
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: install-dev
+	$(PYTEST) -m slow $(ARGS)
+
+lint: install-dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/pyright
+
+bench: install
+	$(BIN)/python benchmarks/train_speed.py $(ARGS)
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "EMU needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps make a second call fast; a change of either file installs again.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing EMU into $(VENV) (a minute or two the first time)"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing EMU and its test tools into $(VENV) (a minute or two the first time)"
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
