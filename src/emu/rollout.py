@@ -66,6 +66,7 @@ class Rollout:
                 check_vma=False,
             ),
             donate_argnums=1,
+            out_shardings=(self.shards.along(0), self.shards.along(1)),  # said aloud: XLA forgets that of empty arrays
         )
         self.stream: list[Slot] = []  # host chunks, each (chunk, E, ...), that unfinished episodes still need
         self.begun = np.zeros(copies, np.int64)  # per copy: slot in the stream at which its episode began

@@ -53,7 +53,11 @@ class Shards:
 
     def put(self, tree: PyTree, axis: int = 0) -> PyTree:
         """Send host arrays to the devices, divided along `axis`."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P(*[None] * axis, DATA)))
+        return jax.device_put(tree, self.along(axis))
+
+    def along(self, axis: int) -> NamedSharding:
+        """Arrays divided along `axis`."""
+        return NamedSharding(self.mesh, P(*[None] * axis, DATA))
 
     def replicate(self, tree: PyTree) -> PyTree:
         """A full copy on every device."""

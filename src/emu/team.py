@@ -34,6 +34,6 @@ def load_team(run: Path) -> Team:
     configure_cpu_devices(config.devices)
     env, devices = envs.make(config.env, **config.env_args), Devices.of(config.devices)
     learner = build_learner(config, env.spec, devices)
-    like = learner.policy(learner.init(jax.random.PRNGKey(0)))
+    like = learner.policy(jax.jit(learner.init)(jax.random.PRNGKey(0)))
     policy, best = load_best(run, like)
     return Team(config, env, learner, policy, best, devices)

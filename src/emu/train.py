@@ -69,7 +69,7 @@ class Trainer:
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters = Means(), Counters()
         keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
-        self.state = self.learner.shards.replicate(self.learner.init(keys[0]))
+        self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(keys[0]))
         self.rollout_state = self.rollout.init(keys[1])
         self.stop_signal: str | None = None
         self.seconds = dict.fromkeys(("rollout", "sampling", "learner", "evaluation", "checkpoint"), 0.0)
