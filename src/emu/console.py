@@ -105,6 +105,7 @@ class Progress:
                 f"step {step:>9,}/{self._total:,}  {rate:6,.0f} steps/s  {left} left  "
                 f"win {self._win:.2f}  return {self._return:.2f}  {self._extra}",
                 highlight=False,
+                soft_wrap=True,
             )
 
     def rate(self) -> float:

@@ -30,7 +30,13 @@ def cpu_count() -> int:
 
 
 def configure_cpu_devices(requested: int = 0) -> None:
-    """One CPU device per core (or as many as asked for), if JAX has not computed anything yet; else nothing changes."""
+    """One CPU device per core (or as many as asked for), if JAX has not computed anything yet; else nothing changes.
+
+    A device then keeps to one thread: threads within its small products would only compete with the other devices.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_cpu_multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     with contextlib.suppress(RuntimeError):  # JAX's answer once its devices are made
         jax.config.update("jax_num_cpu_devices", requested or min(cpu_count(), MAX_CPU_DEVICES))
 
