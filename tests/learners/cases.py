@@ -9,10 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from emu.algorithms import build_terms
 from emu.config import Config, replace
 from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
+from emu.learners.memory_terms import EpisodicControl
 from emu.learners.value import ValueLearner
+from emu.memory import Recall
 from emu.runtime import Devices
 from emu.types import Batch
 
@@ -28,6 +31,9 @@ SMALL = {
     "mixer.heads": 2,
     "mixer.kernels": 2,
     "learner.batch_size": B,
+    "learner.max_grad_norm": 0.05,  # so small that it always clips
+    "learner.target_interval": 2,
+    "learner.updates_per_episode": 2,
     "replay.episodes": 8,
 }
 
@@ -71,7 +77,7 @@ def stacked(*batches):
 
 
 def time_major(tree):
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
+    return jax.tree.map(lambda x: x.swapaxes(0, 1), tree)
 
 
 def learner_of(config: Config, terms: Sequence[Term] = (), devices: int = 2) -> ValueLearner:
@@ -84,29 +90,81 @@ def plain_learner(kind: str, **changes) -> ValueLearner:
     return learner_of(config(mixer__kind=kind, **changes))
 
 
+EVERYTHING = {
+    "agent__own_heads": True,
+    "agent__agent_id": False,
+    "curiosity__scale": 0.2,
+    "curiosity__decay_interval": 100,
+    "curiosity__target_factor": 3.0,
+    "diversity__beta": 0.3,
+    "diversity__hidden": 3,
+    "diversity__minibatch": 8,  # three of them in a batch of 20 rows
+    "elliptical__scale": 0.1,
+    "memory__use": "incentive",
+}
+
+
+@functools.cache
+def learner_with_every_term(devices: int = 2) -> ValueLearner:
+    """A VDN with all there is, in a combination no algorithm has."""
+    c = config(**EVERYTHING)
+    return learner_of(c, [*build_terms(c, SPEC), EpisodicControl(c.learner.gamma, 0.1)], devices)
+
+
+def term(learner: ValueLearner, state, name: str):
+    """A term of a learner and its state."""
+    place = [term.name for term in learner.terms].index(name)
+    return learner.terms[place], state.terms[place]
+
+
+def recall(seed: int = 0, length: int = T, dims: int = 3) -> Recall:
+    """Answers of a memory that knows about half of the states."""
+    rng = np.random.default_rng(seed + 100)
+    found = rng.random((B, length)) < 0.6
+    values = [rng.normal(size=(B, length)), rng.random((B, length))]
+    best_return, ratio = (np.where(found, value, 0).astype(np.float32) for value in values)
+    return Recall(found, best_return, ratio, ratio > 0, rng.normal(size=(B, length, dims)).astype(np.float32))
+
+
 def started(learner: ValueLearner, seed: int = 0):
-    return learner.shards.replicate(learner.init(jax.random.PRNGKey(seed)))
+    """A state of random numbers with the optimisers at rest: no two networks are equal, so that mixing them up shows.
+
+    Nothing is compiled for it, unlike for `learner.init`.
+    """
+    key = jax.random.PRNGKey(seed)
+    return learner.shards.replicate(filled(jax.eval_shape(learner.init, key), seed))
+
+
+def filled(shapes, seed: int = 0):
+    """Random parameters in the given shapes; optimisers and counters 0."""
+    rng = np.random.default_rng(seed)
+
+    def leaf(path, shape):
+        if shape.dtype != np.float32 or "optimiser" in jax.tree_util.keystr(path):
+            return np.zeros(shape.shape, shape.dtype)
+        return rng.normal(scale=0.5, size=shape.shape).astype(np.float32)
+
+    return jax.tree_util.tree_map_with_path(leaf, shapes)
 
 
 def updated(learner: ValueLearner, state, *batches, recall=None, step: int = 0):
     """The state after one update per batch, and the metrics; `state` stays usable."""
-    state = jax.tree.map(jnp.copy, state)
+    state = learner.shards.replicate(jax.device_get(state))  # the update takes its argument's memory over
     put = functools.partial(learner.shards.put, axis=1)
     recall = None if recall is None else put(stacked(*recall))
     return learner.update(state, put(stacked(*batches)), recall, np.int32(step))
 
 
 def context_of(batch: Batch, agent=None, params=None, recall=None, step: int = 0) -> Context:
-    """What a term sees of a batch, on one device."""
-    batch = time_major(batch)
-    onehot = jax.nn.one_hot(batch.action, A)
-    last_action = jnp.concatenate([jnp.zeros_like(onehot[:1]), onehot])
-    q = hidden = own = jnp.zeros(())
+    """What a term sees of a batch, on one device; without an agent all in NumPy."""
+    batch, recall = time_major(batch), None if recall is None else time_major(recall)
+    q = hidden = own = last_action = np.zeros(())
     if agent is not None:
+        onehot = jax.nn.one_hot(batch.action, A)
+        last_action = jnp.concatenate([jnp.zeros_like(onehot[:1]), onehot])
         q, hidden, own = agent.apply(params, batch.obs, last_action, method="unroll")
-    mask = batch.filled.astype(jnp.float32)
-    recall = None if recall is None else time_major(recall)
-    return Context(batch, recall, q, hidden, own, last_action, mask, mask.sum(), jnp.int32(step))
+    mask = batch.filled.astype(np.float32)
+    return Context(batch, recall, q, hidden, own, last_action, mask, mask.sum(), np.int32(step))
 
 
 def assert_trees_close(actual, expected, rtol=1e-5, atol=1e-6):

@@ -69,39 +69,135 @@ def episodes(batch):
     return [episode(batch, row) for row in range(len(batch.filled))]
 
 
-def td_targets(params, target_params, mix, ep, gamma, double_q=True, extra=None):
-    """y_t of one episode. `mix(mixer, chosen, greedy, actions, state)` is the team's value."""
+def bootstrap_values(params, target_params, mix, ep, double_q=True):
+    """Q_tot⁻(s_t+1, a*) of every step. `mix(mixer, chosen, greedy, actions, state)` is the team's value."""
     n_actions = ep.avail.shape[-1]
     q = agent_q(params["agent"], ep.obs, ep.action, n_actions)[0]
     target_q = agent_q(target_params["agent"], ep.obs, ep.action, n_actions)[0]
-    targets = []
+    values = []
     for t in range(len(ep.reward)):
-        y = float(ep.reward[t]) + (0.0 if extra is None else extra[t])
-        if not ep.terminated[t]:
-            chosen, greedy, actions = [], [], []
-            for agent in range(ep.avail.shape[1]):
-                avail = ep.avail[t + 1, agent]
-                chooser = q if double_q else target_q
-                action = best_available(chooser[t + 1, agent], avail)
-                actions.append(action)
-                chosen.append(target_q[t + 1, agent, action])
-                greedy.append(max(target_q[t + 1, agent, a] for a in np.flatnonzero(avail)))
-            y += gamma * mix(target_params["mixer"], np.array(chosen), np.array(greedy), actions, ep.state[t + 1])
-        targets.append(y)
-    return targets
+        chosen, greedy, actions = [], [], []
+        for agent in range(ep.avail.shape[1]):
+            avail = ep.avail[t + 1, agent]
+            action = best_available((q if double_q else target_q)[t + 1, agent], avail)
+            actions.append(action)
+            chosen.append(target_q[t + 1, agent, action])
+            greedy.append(max(target_q[t + 1, agent, a] for a in np.flatnonzero(avail)))
+        values.append(mix(target_params["mixer"], np.array(chosen), np.array(greedy), actions, ep.state[t + 1]))
+    return values
+
+
+def td_targets(values, ep, gamma):
+    """y_t of one episode from its bootstrap values."""
+    pairs = zip(ep.reward, ep.terminated, values, strict=True)
+    return [float(reward) + (0.0 if terminated else gamma * value) for reward, terminated, value in pairs]
+
+
+def taken_values(params, mix, ep):
+    """Q_tot(s_t, a_t) of every step."""
+    q = agent_q(params["agent"], ep.obs, ep.action, ep.avail.shape[-1])[0]
+    values = []
+    for t in range(len(ep.reward)):
+        agents = range(ep.action.shape[1])
+        chosen = np.array([q[t, agent, ep.action[t, agent]] for agent in agents])
+        greedy = np.array([q[t, agent, best_available(q[t, agent], ep.avail[t, agent])] for agent in agents])
+        values.append(mix(params["mixer"], chosen, greedy, list(ep.action[t]), ep.state[t]))
+    return values
+
+
+def sum_of_values(mixer, chosen, greedy, actions, state):
+    """VDN."""
+    return chosen.sum()
 
 
 def td_loss(params, targets, mix, eps):
     """Mean squared error over all real steps of all episodes."""
+    errors = [np.subtract(taken_values(params, mix, ep), ys) for ep, ys in zip(eps, targets, strict=True)]
+    return np.mean(np.square(np.concatenate(errors)))
+
+
+def curiosity_errors(predictor, slow, ep, factor):
+    """mean_i ‖prediction - factor · slow Q‖ at the step after each."""
+    n_actions = ep.avail.shape[-1]
+    prediction = agent_q(predictor, ep.obs, ep.action, n_actions)[0]
+    aim = factor * agent_q(slow, ep.obs, ep.action, n_actions)[0]
     errors = []
-    for ep, ys in zip(eps, targets, strict=True):
-        q = agent_q(params["agent"], ep.obs, ep.action, ep.avail.shape[-1])[0]
-        for t, y in enumerate(ys):
-            agents = range(ep.action.shape[1])
-            chosen = np.array([q[t, agent, ep.action[t, agent]] for agent in agents])
-            greedy = np.array([q[t, agent, best_available(q[t, agent], ep.avail[t, agent])] for agent in agents])
-            errors.append(mix(params["mixer"], chosen, greedy, list(ep.action[t]), ep.state[t]) - y)
-    return np.mean(np.square(errors))
+    for t in range(len(ep.reward)):
+        differences = [prediction[t + 1, agent] - aim[t + 1, agent] for agent in range(ep.action.shape[1])]
+        errors.append(np.mean([np.sqrt((d * d).sum()) for d in differences]))
+    return errors
+
+
+def prediction(predictor, features, agent=None):
+    """CDS's predictor on one row; `agent` is a one-hot vector or None."""
+    p, known = predictor["params"], [] if agent is None else [agent]
+    x = np.concatenate([features, *known])
+    x = np.maximum(x @ p["first"]["kernel"] + p["first"]["bias"], 0.0)
+    x = np.concatenate([x, *known])
+    x = np.maximum(x @ p["second"]["kernel"] + p["second"]["bias"], 0.0)
+    return x @ p["out"]["kernel"] + p["out"]["bias"]
+
+
+def diversity_row(ep, hidden, t, agent):
+    """What the predictors read, the agent, and what they are after."""
+    n_agents, n_actions = ep.avail.shape[1:]
+    before = hidden[t - 1, agent] if t > 0 else np.zeros_like(hidden[0, agent])
+    action = np.eye(n_actions)[ep.action[t, agent]]
+    return np.concatenate([before, ep.obs[t, agent], action]), np.eye(n_agents)[agent], ep.obs[t + 1, agent]
+
+
+def prediction_error(predictor, row, knows_agent):
+    features, agent, after = row
+    return np.square(prediction(predictor, features, agent if knows_agent else None) - after).sum()
+
+
+def softmax(x):
+    powers = np.exp(x - x.max())
+    return powers / powers.sum()
+
+
+def diversity_rewards(predictors, agent_params, ep, beta, beta1, beta2):
+    n_agents, n_actions = ep.avail.shape[1:]
+    q, hidden, _ = agent_q(agent_params, ep.obs, ep.action, n_actions)
+    rewards = []
+    for t in range(len(ep.reward)):
+        team = np.mean([softmax(q[t, agent]) for agent in range(n_agents)], axis=0)
+        parts = []
+        for agent in range(n_agents):
+            row = diversity_row(ep, hidden, t, agent)
+            log_q = -prediction_error(predictors["own"], row, True)
+            log_p = -prediction_error(predictors["anyone"], row, False)
+            own = softmax(beta1 * q[t, agent])
+            parts.append(beta1 * log_q - log_p + beta2 * (own * np.log(own / team)).sum())
+        rewards.append(beta * np.mean(parts))
+    return rewards
+
+
+def elliptical_bonuses(embeddings, ridge):
+    covariance = ridge * np.eye(embeddings.shape[-1])
+    bonuses = []
+    for x in embeddings.astype(np.float64):
+        bonuses.append(x @ np.linalg.inv(covariance) @ x)
+        covariance += np.outer(x, x)
+    return bonuses
+
+
+def incentives(recall, values, ep, gamma):
+    """γ · ratio · max(0, H - V) where the next state is known and not terminal."""
+    bonuses = []
+    for t, value in enumerate(values):
+        counts = recall.found[t] and not ep.terminated[t]
+        bonuses.append(gamma * recall.ratio[t] * max(0.0, recall.best_return[t] - value) if counts else 0.0)
+    return bonuses
+
+
+def control_losses(recall, taken, ep, gamma, weight):
+    """λ (r + γ H - Q)² where the next state is known; a terminal one has H = 0."""
+    losses = []
+    for t, q in enumerate(taken):
+        following = 0.0 if ep.terminated[t] else recall.best_return[t]
+        losses.append(weight * (ep.reward[t] + gamma * following - q) ** 2 if recall.found[t] else 0.0)
+    return losses
 
 
 def gradient(function, params, epsilon=1e-5):

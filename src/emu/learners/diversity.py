@@ -91,8 +91,7 @@ class Diversity(Term):
 
         key, order_key = jax.random.split(state.key)
         real = jnp.broadcast_to(mask[..., None] > 0, action.shape).reshape(-1)
-        order = jnp.argsort(jnp.where(real, jax.random.uniform(order_key, real.shape), 2.0))  # real ones first
-        count = real.sum()
+        order, count = random_order(real, order_key), real.sum()
         size = self.config.minibatch
         share = -(-size // jax.lax.axis_size(DATA))  # rows of a minibatch that this device computes
         slots = jax.lax.axis_index(DATA) * share + jnp.arange(share)
@@ -151,6 +150,11 @@ class Diversity(Term):
         first = (index < per_step)[:, None]
         before = jnp.where(first, 0.0, hidden[jnp.maximum(index - per_step, 0)])
         return Rows(before, obs[index], action[index], index % self.spec.n_agents, obs[index + per_step])
+
+
+def random_order(real: Array, key: Array) -> Array:
+    """Positions of all entries: the real ones first, shuffled."""
+    return jnp.argsort(jnp.where(real, jax.random.uniform(key, real.shape), 2.0))
 
 
 def policy_divergence(q: Array, beta1: float) -> Array:
