@@ -1,5 +1,20 @@
-"""Tests run on two CPU devices, so that every one of them also tests that work is shared out right."""
+"""Tests run on two CPU devices, so that every one of them also tests that work is shared out right.
 
-from emu.runtime import configure_cpu_devices
+Compiled programs are kept in one folder for the whole session, later sessions and the processes that tests start: most
+of the time goes into compiling, and most tests compile the same few programs.
+"""
+
+import os
+from pathlib import Path
+
+CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+import jax  # noqa: E402
+
+from emu.runtime import configure_cpu_devices  # noqa: E402
 
 configure_cpu_devices(2)
+jax.devices()  # from here on no test can change their number

@@ -405,9 +405,11 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
 
 
 def _convert_union(value: Any, hints: tuple[Any, ...], where: str) -> Any:
+    if value is None and type(None) in hints:
+        return None
     for hint in hints:
-        if hint is type(None) and value is None:
-            return None
+        if hint is type(None):
+            continue
         try:
             return _convert(value, hint, where)
         except ConfigError:

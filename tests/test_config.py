@@ -1,0 +1,134 @@
+"""Configurations: the JSON round trip, and what is refused with which words."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu import config as c
+from emu.errors import ConfigError
+from emu.presets import ALGORITHMS, preset
+
+numbers = st.integers(1, 10_000)
+shares = st.floats(0, 1, allow_nan=False)
+positive = st.floats(1e-6, 1e3)
+
+configs = st.builds(
+    c.Config,
+    algo=st.sampled_from(sorted(ALGORITHMS)),
+    env=st.text(max_size=20),
+    env_args=st.dictionaries(st.text(max_size=5), st.one_of(numbers, shares, st.text(max_size=5), st.booleans())),
+    seed=st.integers(0, 2**32 - 1),
+    steps=st.integers(1, 2**31 - 1),
+    rollout=st.builds(c.RolloutConfig, envs=numbers, chunk=numbers, epsilon_end=shares, epsilon_steps=numbers),
+    replay=st.builds(c.ReplayConfig, episodes=st.integers(5_000, 10_000), gigabytes=positive),
+    mixer=st.builds(c.MixerConfig, kind=st.sampled_from(["vdn", "qmix", "qplex", "none"]), nonlinear=st.booleans()),
+    learner=st.builds(c.LearnerConfig, gamma=shares, learning_rate=positive, batch_size=st.integers(1, 5_000)),
+    memory=st.builds(c.MemoryConfig, return_threshold=st.one_of(st.none(), positive), radius=shares),
+)
+
+
+@settings(max_examples=30)
+@given(configs)
+def test_json_round_trip_is_exact(config):
+    assert c.from_dict(json.loads(json.dumps(c.to_dict(config)))) == config
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_every_preset_survives_the_round_trip(algo):
+    config = preset(algo, "gridworld")
+    assert c.from_dict(json.loads(json.dumps(c.to_dict(config)))) == config
+
+
+def test_whole_numbers_are_taken_where_fractions_are_wanted():
+    config = c.from_dict({"replay": {"gigabytes": 2}})
+    assert config.replay.gigabytes == 2.0 and isinstance(config.replay.gigabytes, float)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"sede": 1}, "Unknown configuration key 'sede'. Did you mean 'seed'?"),
+        ({"learner": {"gama": 0.9}}, "Unknown configuration key 'learner.gama'. Did you mean 'gamma'?"),
+        ({"memory": {"embedder": {"intervall": 3}}}, "'memory.embedder.intervall'. Did you mean 'interval'?"),
+        ({"mixer": {"kind": "qmixx"}}, "'mixer.kind' cannot be 'qmixx'. Did you mean 'qmix'?"),
+        ({"learner": 3}, "'learner' must be a group of settings, not 3"),
+        ({"seed": "one"}, "'seed' must be of type int, not 'one'"),
+        ({"seed": True}, "'seed' must be of type int, not True"),
+        ({"tensorboard": 1}, "'tensorboard' must be of type bool, not 1"),
+        ({"memory": {"return_threshold": "high"}}, "'memory.return_threshold' cannot be 'high'"),
+    ],
+)
+def test_unknown_keys_and_wrong_types_are_refused_with_a_hint(data, message):
+    with pytest.raises(ConfigError) as error:
+        c.from_dict(data)
+    assert message in str(error.value)
+
+
+def test_something_that_is_no_object_is_refused():
+    with pytest.raises(ConfigError, match="JSON object"):
+        c.from_dict([1, 2])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"seed": -1}, "seed must lie between"),
+        ({"seed": 2**32}, "seed must lie between"),
+        ({"steps": 0}, "steps must lie between"),
+        ({"steps": 2**31}, "steps must lie between"),
+        ({"log_interval": 0}, "log_interval"),
+        ({"devices": -1}, "devices"),
+        ({"rollout.envs": 0}, "rollout.envs"),
+        ({"rollout.epsilon_end": 1.5}, "rollout.epsilon"),
+        ({"rollout.epsilon_start": 0.01}, "rollout.epsilon"),
+        ({"replay.episodes": 0}, "replay.episodes"),
+        ({"replay.gigabytes": float("inf")}, "replay.gigabytes must be a finite number"),
+        ({"replay.gigabytes": float("nan")}, "replay"),
+        ({"learner.gamma": 1.01}, "learner.gamma must lie in [0, 1], not 1.01"),
+        ({"learner.learning_rate": 0.0}, "learning_rate"),
+        ({"learner.learning_rate": float("inf")}, "learner.learning_rate must be a finite number"),
+        ({"learner.batch_size": 0}, "learner.batch_size"),
+        ({"learner.length_buckets": 99}, "length_buckets"),
+        ({"learner.batch_size": 6_000}, "learner.batch_size (6000) exceeds replay.episodes (5000)"),
+        ({"agent.hidden": 0}, "agent.hidden"),
+        ({"mixer.embed": 0}, "mixer"),
+        ({"memory.key_dim": 9}, "memory.key_dim"),
+        ({"memory.embedder.batch_size": 200_000}, "embedder.batch_size"),
+        ({"diversity.beta": 0.1}, "diversity.beta needs agent.own_heads"),
+        ({"eval.episodes": 0}, "eval.interval and eval.episodes"),
+        ({"checkpoint.keep": 0}, "checkpoint"),
+        ({"curiosity.decay": 0.0}, "curiosity.decay"),
+        ({"elliptical.ridge": 0.0}, "elliptical"),
+    ],
+)
+def test_impossible_values_are_refused(overrides, message):
+    with pytest.raises(ConfigError) as error:
+        c.replace(c.Config(), overrides)
+    assert message in str(error.value)
+
+
+def test_replace_changes_only_what_it_is_told():
+    config = c.replace(c.Config(), {"mixer.kind": "vdn", "memory.embedder.interval": 7})
+    assert (config.mixer.kind, config.memory.embedder.interval) == ("vdn", 7)
+    back = c.replace(config, {"mixer.kind": "qmix", "memory.embedder.interval": 1_000})
+    assert back == c.Config()
+
+
+def test_replace_points_at_a_misspelt_path():
+    with pytest.raises(ConfigError, match="Did you mean 'mixer'"):
+        c.replace(c.Config(), {"mixxer.kind": "vdn"})
+    with pytest.raises(ConfigError, match="Did you mean 'kind'"):
+        c.replace(c.Config(), {"mixer.kid": "vdn"})
+
+
+def test_unknown_algorithm_is_refused_with_a_hint():
+    with pytest.raises(ConfigError, match="No algorithm is called 'qmx'. Did you mean 'qmix'"):
+        preset("qmx", "gridworld")
+
+
+def test_configs_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        c.Config().seed = 3  # type: ignore[misc]

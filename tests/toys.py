@@ -1,0 +1,144 @@
+"""Small pieces that several tests share: an environment that can be checked slot by slot, a learner without
+parameters, a learning run of a few seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from emu.config import Config
+from emu.console import Progress
+from emu.envs import EnvSpec
+from emu.presets import preset
+from emu.types import Episode, Outcome
+
+LIMIT = 7
+ACTIONS = 3
+
+
+class CountState(NamedTuple):
+    name: Any  # () int32: drawn at reset, so that every slot tells which episode it belongs to
+    time: Any  # () int32
+    action: Any  # (2,) int32: the joint action that led here, -1 at the start
+
+
+@dataclasses.dataclass(frozen=True)
+class CountingEnv:
+    """Observations and states show (episode, time, last action). An episode named n has 1 + n % LIMIT steps; it ends
+    terminated and won if n is odd, truncated if n is even. The reward tells the episode and the time."""
+
+    limit: int = LIMIT
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec("counting", "1", 2, ACTIONS, 4, 4, self.limit, 1, True, (-1e6, 1e6))
+
+    def reset(self, key: Any) -> CountState:
+        name = jax.random.randint(key, (), 0, 60_000)
+        return CountState(name, jnp.int32(0), jnp.full(2, -1, jnp.int32))
+
+    def step(self, state: CountState, action: Any, key: Any) -> tuple[CountState, Outcome]:
+        over = state.time + 1 >= length_of(state.name)
+        odd = state.name % 2 == 1
+        reward = (state.name + 0.125 * state.time).astype(jnp.float32)
+        following = CountState(state.name, state.time + 1, action.astype(jnp.int32))
+        return following, Outcome(reward, over & odd, over & ~odd, over & odd)
+
+    def observe(self, state: CountState) -> Any:
+        agent = jnp.arange(2)
+        return jnp.stack([self._shared(state, i) for i in agent])
+
+    def _shared(self, state: CountState, agent: Any) -> Any:
+        return jnp.stack([state.name, state.time, state.action[agent], agent]).astype(jnp.float32)
+
+    def avail(self, state: CountState) -> Any:
+        return jnp.ones((2, ACTIONS), bool)
+
+    def state(self, state: CountState) -> Any:
+        return jnp.concatenate([jnp.stack([state.name, state.time]), state.action]).astype(jnp.float32)
+
+
+def length_of(name: Any) -> Any:
+    return 1 + name % LIMIT
+
+
+class CountingLearner:
+    """Acts by how many slots its carry has lived through: action t % ACTIONS in step t of every episode."""
+
+    def init(self, key: Any) -> Any:
+        return {"unused": jnp.zeros(1)}
+
+    def policy(self, state: Any) -> Any:
+        return state
+
+    def initial_carry(self, copies: int) -> Any:
+        return jnp.zeros(copies, jnp.int32)
+
+    def act(self, policy: Any, carry: Any, obs: Any, avail: Any, epsilon: Any, key: Any) -> tuple[Any, Any]:
+        action = jnp.broadcast_to(carry[:, None] % ACTIONS, (carry.shape[0], 2))
+        return action.astype(jnp.int32), carry + 1
+
+    def update(self, state: Any, batches: Any, recall: Any, step: Any) -> Any:
+        raise NotImplementedError
+
+
+def make_episode(spec: EnvSpec, length: int, number: int = 0) -> Episode:
+    """An episode whose every entry tells where it belongs."""
+    rng = np.random.default_rng(number)
+    n = spec.n_agents
+    ends = np.arange(length) == length - 1
+    return Episode(
+        obs=rng.normal(size=(length + 1, n, spec.obs_dim)).astype(np.float32),
+        state=rng.normal(size=(length + 1, spec.state_dim)).astype(np.float32),
+        avail=rng.random((length + 1, n, spec.n_actions)) < 0.7,
+        action=rng.integers(0, spec.n_actions, (length, n), dtype=np.int32),
+        reward=(number + np.arange(length) / 64).astype(np.float32),
+        terminated=ends & (number % 2 == 0),
+        truncated=ends & (number % 2 == 1),
+        won=np.asarray(number % 2 == 0),
+    )
+
+
+def same_episode(a: Episode, b: Episode) -> bool:
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+TINY: dict[str, Any] = {
+    "steps": 400,
+    "log_interval": 50,
+    "tensorboard": False,
+    "rollout.envs": 4,
+    "rollout.chunk": 8,
+    "rollout.epsilon_steps": 200,
+    "replay.episodes": 40,
+    "agent.hidden": 8,
+    "mixer.embed": 4,
+    "mixer.hyper_hidden": 8,
+    "learner.batch_size": 4,
+    "learner.updates_per_call": 1,
+    "learner.length_buckets": 1,
+    "eval.interval": 100,
+    "eval.episodes": 4,
+    "checkpoint.interval": 150,
+}
+
+
+def tiny_config(algo: str = "qmix", env: str = "gridworld/tiny", **changes: Any) -> Config:
+    """A run of a second or two, once compiled."""
+    return preset(algo, env, **{**TINY, **changes})
+
+
+def silent() -> Progress:
+    return Progress(quiet=True)
+
+
+def flip_byte(path: Path, where: float = 0.5) -> None:
+    """Damage one byte of a file."""
+    content = bytearray(path.read_bytes())
+    content[int(where * (len(content) - 1))] ^= 0xFF
+    path.write_bytes(content)
