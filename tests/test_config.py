@@ -68,7 +68,7 @@ def test_unknown_keys_and_wrong_types_are_refused_with_a_hint(data, message):
 
 
 def test_something_that_is_no_object_is_refused():
-    with pytest.raises(ConfigError, match="JSON object"):
+    with pytest.raises(ConfigError, match=r"JSON object"):
         c.from_dict([1, 2])  # type: ignore[arg-type]
 
 
@@ -118,14 +118,14 @@ def test_replace_changes_only_what_it_is_told():
 
 
 def test_replace_points_at_a_misspelt_path():
-    with pytest.raises(ConfigError, match="Did you mean 'mixer'"):
+    with pytest.raises(ConfigError, match=r"Did you mean 'mixer'"):
         c.replace(c.Config(), {"mixxer.kind": "vdn"})
-    with pytest.raises(ConfigError, match="Did you mean 'kind'"):
+    with pytest.raises(ConfigError, match=r"Did you mean 'kind'"):
         c.replace(c.Config(), {"mixer.kid": "vdn"})
 
 
 def test_unknown_algorithm_is_refused_with_a_hint():
-    with pytest.raises(ConfigError, match="No algorithm is called 'qmx'. Did you mean 'qmix'"):
+    with pytest.raises(ConfigError, match=r"No algorithm is called 'qmx'. Did you mean 'qmix'"):
         preset("qmx", "gridworld")
 
 

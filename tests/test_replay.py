@@ -1,13 +1,15 @@
 """The replay against a plain list, and how batches are padded."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import CountingEnv, make_episode, same_episode
 
 from emu.errors import ConfigError
 from emu.replay import Replay, bucket_lengths, bytes_per_step, stack
+from toys import CountingEnv, make_episode, same_episode
 
 SPEC = CountingEnv().spec
 LONGEST = bytes_per_step(SPEC) * (SPEC.episode_limit + 1)
@@ -53,7 +55,7 @@ def test_bytes_of_an_episode_are_what_the_bound_is_reckoned_with():
 
 
 def test_a_bound_below_one_episode_is_refused():
-    with pytest.raises(ConfigError, match="Raise replay.gigabytes"):
+    with pytest.raises(ConfigError, match=r"Raise replay.gigabytes"):
         Replay(SPEC, 10, LONGEST - 1)
 
 
@@ -125,7 +127,7 @@ def test_a_sample_holds_no_episode_twice():
 def test_samples_of_neighbouring_updates_are_independent():
     replay, updates, size = filled_replay(), 400, 8
     samples = [set(numbers(replay.sample(size, 0, update))) for update in range(updates)]
-    shared = np.mean([len(a & b) for a, b in zip(samples[:-1], samples[1:], strict=True)])
+    shared = np.mean([len(a & b) for a, b in itertools.pairwise(samples)])
     assert shared == pytest.approx(size * size / len(replay), abs=0.1)  # 0.32 by chance; sd of the mean 0.03
 
 

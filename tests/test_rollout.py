@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import ACTIONS, CountingEnv, CountingLearner, length_of, same_episode
 
 from emu.errors import EnvError
 from emu.rollout import Rollout
 from emu.runtime import Devices
 from emu.types import Outcome
+from toys import ACTIONS, CountingEnv, CountingLearner, length_of, same_episode
 
 COPIES = 4
 

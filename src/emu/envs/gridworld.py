@@ -89,8 +89,14 @@ class GridWorld:
             episode_limit=self.limit,
             unit_dim=obs_dim,
             has_goal=True,
-            return_range=(-self.penalty * (self.limit - 1), GOAL_REWARD),
+            return_range=self._return_range,
         )
+
+    @property
+    def _return_range(self) -> tuple[float, float]:
+        if self.reward_noise:
+            return -np.inf, np.inf
+        return -self.penalty * (self.limit - 1), GOAL_REWARD  # nobody starts on a goal
 
     @property
     def starts(self) -> np.ndarray:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.base import EnvSpec
-from emu.errors import EnvError
+from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 
 GAMES: dict[str, Any] = {
@@ -35,18 +35,21 @@ class MatrixState(NamedTuple):
 class MatrixGame:
     """Observation (N, 1) and state (N,) are constant ones; one step, always terminated; won on the highest payoff."""
 
-    payoff: Any = dataclasses.field(
-        default_factory=lambda: GAMES["nonmonotonic"]
-    )  # nested lists: one axis per agent
+    payoff: Any = dataclasses.field(default_factory=lambda: GAMES["nonmonotonic"])  # nested lists: an axis per agent
 
     def __post_init__(self) -> None:
-        table = np.asarray(self.payoff, dtype=np.float32)
+        try:
+            table = np.asarray(self.payoff, dtype=np.float32)
+        except ValueError as error:
+            raise EnvError(f"A payoff table is a rectangular table of numbers: {error}.") from error
         if table.ndim < 1 or len(set(table.shape)) != 1 or table.shape[0] < 2:
             raise EnvError(
                 f"A payoff table needs one axis per agent, all of the same length (at least 2); got {table.shape}."
             )
         if not np.isfinite(table).all():
             raise EnvError("A payoff table must be finite.")
+        if table.min() == table.max():
+            raise EnvError("The payoffs must differ: with only one value there is nothing to learn.")
         object.__setattr__(self, "payoff", tuple(table.ravel().tolist()))  # hashable, whatever was given
         object.__setattr__(self, "shape", table.shape)
 
@@ -100,4 +103,6 @@ class MatrixGame:
 
 def named(game: str = "nonmonotonic", payoff: Any = None) -> MatrixGame:
     """A game by name, or with a payoff table of one's own."""
+    if game not in GAMES:
+        raise EnvError(f"No matrix game is called '{game}'. {did_you_mean(game, GAMES)}")
     return MatrixGame(GAMES[game] if payoff is None else payoff)
