@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import CheckpointError, ConfigError, EmuError
-from emu.memory import EpisodicMemory, RandomProjection, Recall
+from emu.memory import EpisodicMemory, RandomProjection, Recall, _rules
 
 from .oracle import PlainMemory
 
@@ -57,7 +57,7 @@ def assert_same(memory: EpisodicMemory, plain: PlainMemory) -> None:
     for name in ("embedding", "key", "best_return", "desirable", "visits", "desirable_visits", "t"):
         expected = np.stack([np.asarray(getattr(e, name)) for e in entries])
         np.testing.assert_array_equal(table[name], expected.astype(table[name].dtype), err_msg=name)
-    np.testing.assert_array_equal(memory._states(slice(0, len(memory))), np.stack([e.state for e in entries]))
+    np.testing.assert_array_equal(memory.states(slice(0, len(memory))), np.stack([e.state for e in entries]))
 
 
 def run_both(seed: int, rounds: int, capacity: int, radius: float, lattice: bool, **options: Any) -> None:
@@ -144,7 +144,7 @@ def test_shift_replaces_state_when_a_desirable_episode_matches() -> None:
     assert table["best_return"].tolist() == [0, 2]  # H <- R even though it was higher
     assert table["desirable"].all()
     np.testing.assert_allclose(table["key"][:, 0], [1.05, 0.05], rtol=1e-6)
-    assert memory._states(slice(0, 2))[:, 2].tolist() == [101, 100]  # the new states
+    assert memory.states(slice(0, 2))[:, 2].tolist() == [101, 100]  # the new states
     assert table["visits"].tolist() == [2, 2]
     assert table["desirable_visits"].tolist() == [1, 1]
 
@@ -242,7 +242,7 @@ def test_auto_radius_is_the_papers() -> None:
 def test_half_precision_keeps_float16_states() -> None:
     memory = small_memory(dtype="float16")
     memory.update([FakeEpisode(np.array([[0.1, 0, 1e6], [1, 0, 3]], np.float32), np.zeros(1), False)])
-    assert memory._states(slice(0, 2)).tolist()[1] == [float(np.float16(0.1)), 0, 65504]
+    assert memory.states(slice(0, 2)).tolist()[1] == [float(np.float16(0.1)), 0, 65504]
     memory.reembed(first_two)
     assert memory.recall(np.array([[0.1, 0, 0]]), np.zeros(1)).found.all()
 
@@ -351,3 +351,20 @@ own = [m for m in sys.modules if m.startswith("emu.") and not m.startswith(("emu
 assert not rest and not own, (rest, own)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_any_kind_of_array_from_the_encoder_uses_the_same_compiled_kernels() -> None:
+    def read_only(states: np.ndarray, times: np.ndarray) -> np.ndarray:
+        x = first_two(states, times).copy()
+        x.flags.writeable = False
+        return x
+
+    small_memory().update([episode([0, 1], [1])])
+    compiled = len(_rules.learn.signatures)  # type: ignore[attr-defined]
+    for encode in (first_two, read_only, lambda s, t: np.asfortranarray(s[:, :2]), lambda s, t: s[:, :2].tolist()):
+        memory = small_memory(encode=encode)
+        memory.update([episode([0, 1], [1])])
+        mask = np.broadcast_to(np.array([True]), (2,))
+        assert memory.recall(np.zeros((2, 3)), np.zeros(2), mask).found.all()
+    assert len(_rules.learn.signatures) == compiled  # type: ignore[attr-defined]
+    assert len(_rules.recollect.signatures) == 1  # type: ignore[attr-defined]

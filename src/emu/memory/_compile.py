@@ -13,10 +13,13 @@ from typing import Any
 
 import numba
 
+njit: Any = numba.njit  # its type stubs leave out some options
+OPTIONS = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that other kernels call. Without a door to Python it compiles in a fraction of the time."""
-    return numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return njit(**OPTIONS, no_cpython_wrapper=True)(function)
 
 
 def entry_point(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,9 +28,9 @@ def entry_point(function: Callable[..., Any]) -> Callable[..., Any]:
     A read-only installation without a writable home has nowhere to keep machine code: numba raises, we go without.
     """
     try:
-        kernel = numba.njit(nogil=True, _nrt=False, no_cfunc_wrapper=True, cache=True)(function)
+        kernel = njit(**OPTIONS, cache=True)(function)
     except RuntimeError:
-        return numba.njit(nogil=True, _nrt=False, no_cfunc_wrapper=True)(function)
+        return njit(**OPTIONS)(function)
     cache_file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _stamp()  # type: ignore[union-attr]

@@ -22,7 +22,7 @@ MATCHED, ADDED, PROPAGATED, EVICTED = 0, 1, 2, 3  # places in the tally of an up
 class Store(NamedTuple):
     """What the memory knows of its entries, a row each; the keys are in the index."""
 
-    states: np.ndarray  # (n, S) float32, or uint16: the bits of float16
+    states: np.ndarray  # (n, S or 2S) uint16: the bits of float16 or float32 states, so that one kernel copies both
     times: np.ndarray  # (n,) int32
     embeddings: np.ndarray  # (n, D) float32
     best_return: np.ndarray  # (n,) float32
@@ -37,7 +37,7 @@ class Steps(NamedTuple):
 
     keys: np.ndarray  # (n, D) float32
     embeddings: np.ndarray  # (n, D) float32
-    states: np.ndarray  # (n, S), as in the store
+    states: np.ndarray  # (n, S or 2S) uint16, as in the store
     times: np.ndarray  # (n,) int32
     rewards: np.ndarray  # (n,) float64; 0 for the last state of an episode, after which nothing comes
     first: np.ndarray  # (n,) bool: an episode starts here, that is, with its last state

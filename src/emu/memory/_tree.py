@@ -311,10 +311,10 @@ def _divide_duplicates(tree, keys, n, i):
 
 @compiled
 def _is_copy(tree, keys, n, i):
+    different = 0
     for d in range(keys.shape[1]):
-        if keys[i, d] != tree.box[n, LOW, d]:
-            return False
-    return True
+        different += keys[i, d] != tree.box[n, LOW, d]
+    return different == 0
 
 
 @compiled

@@ -164,19 +164,17 @@ class Embedder:
         return self.options.kind != "random"
 
     def init(self, key: jax.Array) -> EmbedderState:
-        return self._init(key)
+        """Fresh weights, drawn as PyTorch draws a linear layer's: uniform within ±1/√inputs, biases included.
 
-    @functools.cached_property
-    def _init(self) -> Any:
-        def init(key: jax.Array) -> EmbedderState:
-            encoder_key, decoder_key = jax.random.split(key)
-            states, times = jnp.zeros((1, self.state_dim)), jnp.zeros(1)
-            params = {"encoder": self._encoder.init(encoder_key, states, times)}
-            if self.trainable:
-                params["decoder"] = self._decoder.init(decoder_key, jnp.zeros((1, self.key_dim)), times)
-            return EmbedderState(params, self._optimiser.init(params), jnp.zeros((), jnp.int32))
-
-        return jax.jit(init)
+        Drawn by numpy from the key: compiling a dozen JAX generators would take longer than an interval of training.
+        """
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        one, time = jnp.zeros((1, self.state_dim)), jnp.zeros(1)
+        shapes = {"encoder": jax.eval_shape(self._encoder.init, key, one, time)}
+        if self.trainable:
+            shapes["decoder"] = jax.eval_shape(self._decoder.init, key, jnp.zeros((1, self.key_dim)), time)
+        params = _drawn(shapes, rng)
+        return EmbedderState(params, self._optimiser.init(params), jnp.zeros((), jnp.int32))
 
     def _scaled(self, times: jax.Array) -> jax.Array:
         """t / episode_limit; 0 throughout in the loss case without time."""
@@ -281,6 +279,25 @@ class Embedder:
         if self.options.kind != "dcae" or self.options.loss_case == "return_only":
             return 1.0, 0.0
         return (1.0, self.options.reconstruction_weight) if self.options.loss_case == "both" else (0.0, 1.0)
+
+
+def _drawn(shapes: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """The weights of a layer, or of the layers inside it; what it has besides kernels goes by its kernel's inputs."""
+    kernel = shapes.get("kernel", shapes.get("Dense_0", {}).get("kernel"))
+    bound = 0.0 if kernel is None else kernel.shape[0] ** -0.5
+    drawn: dict[str, Any] = {}
+    for name, leaf in sorted(shapes.items()):
+        if isinstance(leaf, dict):
+            drawn[name] = _drawn(leaf, rng)
+            continue
+        if name == "matrix":  # the random projection: N(0, 1/D)
+            values = rng.normal(size=leaf.shape, scale=leaf.shape[1] ** -0.5)
+        elif name == "scale":  # of the layer norm
+            values = np.ones(leaf.shape)
+        else:
+            values = rng.uniform(-bound, bound, leaf.shape)
+        drawn[name] = jnp.asarray(values, jnp.float32)
+    return drawn
 
 
 def _padded(array: np.ndarray, size: int) -> np.ndarray:

@@ -108,8 +108,9 @@ class EpisodicMemory:
         radius = 6.0**o.key_dim / self.capacity if o.radius == "auto" else float(o.radius)
         self.index = RadiusIndex(o.key_dim, radius, self.capacity, o.metric)
         n = self.capacity
-        self._store = Store(  # untouched pages cost nothing: the arrays are as large as they will ever be
-            states=np.empty((n, o.state_dim), np.uint16 if o.dtype == "float16" else np.float32),
+        self._states = np.empty((n, o.state_dim), o.dtype)  # untouched pages cost nothing: no array ever grows
+        self._store = Store(
+            states=self._states.view(np.uint16),
             times=np.empty(n, np.int32),
             embeddings=np.empty((n, o.key_dim), np.float32),
             best_return=np.empty(n, np.float32),
@@ -120,7 +121,8 @@ class EpisodicMemory:
         )
         self.mean = np.zeros(o.key_dim, np.float32)
         self.spread = np.ones(o.key_dim, np.float32)
-        self.counters = dict.fromkeys(("matched", "added", "propagated", "evicted", "recalled", "asked"), 0)
+        names = ("matched", "added", "propagated", "evicted", "recalled", "asked")
+        self.counters: dict[str, int] = {name: 0 for name in names}
 
     def __len__(self) -> int:
         return int(self._store.ends[_rules.SIZE])
@@ -150,7 +152,7 @@ class EpisodicMemory:
         states = np.asarray(states, np.float32)
         shape = states.shape[:-1]
         embeddings = self._embed(states.reshape(-1, states.shape[-1]), np.broadcast_to(times, shape).reshape(-1))
-        wanted = np.ones(len(embeddings), np.bool_) if mask is None else np.asarray(mask, np.bool_).reshape(-1)
+        wanted = np.require(np.ones(shape, np.bool_) if mask is None else mask, np.bool_, ["C", "W"]).reshape(-1)
         ids = np.empty(len(embeddings), np.int32)
         found, _ = _rules.recollect(self.index.grid, self._store, self._keys(embeddings), wanted, ids)
         self.counters["recalled"] += int(found)
@@ -171,10 +173,10 @@ class EpisodicMemory:
         )
 
     def sample(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(states, times, best returns) of `count` different entries in random order, or of all while there are fewer."""
+        """(states, times, best returns) of `count` different entries, all while there are fewer, in random order."""
         size, s = len(self), self._store
-        ids = rng.permutation(size) if count >= size else rng.choice(size, count, replace=False, shuffle=False)
-        return self._states(ids), s.times[ids], s.best_return[ids]
+        ids = rng.choice(size, min(count, size), replace=False)
+        return self.states(ids), s.times[ids], s.best_return[ids]
 
     def reembed(self, encode: Encode | None = None) -> None:
         """Recompute every embedding with a new encoder, then mean and spread of each dimension, keys and index.
@@ -197,7 +199,7 @@ class EpisodicMemory:
 
     def _reembed_chunk(self, start: int, size: int) -> None:
         chunk = slice(start, min(start + CHUNK, size))
-        self._store.embeddings[chunk] = self._embed(self._states(chunk), self._store.times[chunk])
+        self._store.embeddings[chunk] = self._embed(self.states(chunk), self._store.times[chunk])
 
     def rejudge(self, threshold: float | None = None) -> None:
         """Judge desirability anew by H against a threshold, by default the mean H (the paper's adaptive option).
@@ -251,14 +253,14 @@ class EpisodicMemory:
         """Write everything into a folder: plain arrays and JSON. The encoder is the caller's to keep."""
         order = np.empty(len(self), np.int32)
         _rules.use_order(self._store, order)
-        storage.save(Path(folder), self.options, self._store, order, self.mean, self.spread, self.counters)
+        storage.save(Path(folder), self.options, self._columns, order, self.mean, self.spread, self.counters)
 
     def load(self, folder: str | Path) -> None:
         """Become the memory that was saved; from there on it behaves, to the bit, as if it had never been saved."""
         saved = storage.read(Path(folder), self.options, self.capacity)
         size, s = len(saved.order), self._store
         for name in storage.ARRAYS:
-            getattr(s, name)[:size] = saved.arrays[name]
+            self._columns[name][:size] = saved.arrays[name]
         s.ends[_rules.SIZE] = size
         _rules.restore_order(s, saved.order)
         self.mean, self.spread, self.counters = saved.mean, saved.spread, saved.counters
@@ -275,7 +277,8 @@ class EpisodicMemory:
         o = self.options
         if states.shape[-1] != o.state_dim:
             raise EmuError(f"the memory takes states of {o.state_dim} numbers, got {states.shape[-1]}")
-        x = np.asarray(self.encode(states, np.ascontiguousarray(times, np.int32)), np.float32)
+        # C-contiguous and writable: any other kind of array would have the kernels compiled once more
+        x = np.require(self.encode(states, np.ascontiguousarray(times, np.int32)), np.float32, ["C", "W"])
         if x.shape != (len(states), o.key_dim):
             raise EmuError(f"encode must return shape ({len(states)}, {o.key_dim}), got {x.shape}")
         if not np.isfinite(x).all():
@@ -285,9 +288,14 @@ class EpisodicMemory:
     def _keys(self, embeddings: np.ndarray) -> np.ndarray:
         return (embeddings - self.mean) / self.spread
 
-    def _states(self, rows: Any) -> np.ndarray:
-        states = self._store.states[rows]
-        return states.view(np.float16).astype(np.float32) if states.dtype == np.uint16 else states
+    def states(self, rows: Any) -> np.ndarray:
+        """The stored states of some entries (numbers or a slice), float32."""
+        return np.asarray(self._states[rows], np.float32)
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        """What is saved of the entries, by name."""
+        return {**self._store._asdict(), "states": self._states}
 
     def _steps(self, episodes: list[EpisodeLike]) -> Steps | None:
         """The steps of all episodes in learning order: within an episode from its end to its start."""
@@ -311,8 +319,9 @@ class EpisodicMemory:
         desirable = np.repeat([self._is_desirable(e) for e in episodes], lengths)
         embeddings = self._embed(states, times)
         if self.options.dtype == "float16":
-            states = np.clip(states, -65504, 65504).astype(np.float16).view(np.uint16)
-        return Steps(self._keys(embeddings), embeddings, states, times, rewards, first, desirable)
+            states = np.clip(states, -65504, 65504).astype(np.float16)
+        bits = np.ascontiguousarray(states).view(np.uint16)
+        return Steps(self._keys(embeddings), embeddings, bits, times, rewards, first, desirable)
 
     def _is_desirable(self, episode: EpisodeLike) -> bool:
         threshold = self.options.return_threshold

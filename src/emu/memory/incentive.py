@@ -44,7 +44,7 @@ def episodic_control_reward(
 def episodic_control_loss(
     recall: Recall, reward: Array, value: Array, terminated: Array, gamma: float, weight: float = 0.1
 ) -> Array:
-    """λ (r + γ H(s') − Q(s, a))² per transition, 0 where s' is not found (Eq. 2 and 3: conventional episodic control)."""
+    """λ (r + γ H(s') − Q(s, a))² per transition, 0 where s' is not found (Eq. 2, 3: conventional control)."""
     xp = value.__array_namespace__()
     best = xp.where(xp.astype(terminated, xp.bool), xp.zeros_like(value), recall.best_return)
     error = reward + gamma * best - value

@@ -170,7 +170,7 @@ class RadiusIndex:
             start = stop
 
     def _checked(self, keys: np.ndarray) -> np.ndarray:
-        keys = np.ascontiguousarray(keys, np.float32)
+        keys = np.require(keys, np.float32, ["C", "W"])
         if keys.ndim != 2 or keys.shape[1] != self.dim:
             raise EmuError(f"keys must have shape (n, {self.dim}), got {keys.shape}")
         if not np.isfinite(keys).all():
@@ -179,7 +179,7 @@ class RadiusIndex:
         return keys
 
     def _numbers(self, ids: np.ndarray) -> np.ndarray:
-        ids = np.ascontiguousarray(ids, np.int32).reshape(-1)
+        ids = np.require(ids, np.int32, ["C", "W"]).reshape(-1)
         if len(ids) and not (ids.min() >= 0 and ids.max() < self.capacity):
             raise EmuError(f"entry numbers must lie in 0 … {self.capacity - 1}")
         if len(np.unique(ids)) != len(ids):

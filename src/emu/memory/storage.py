@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import CheckpointError
-from emu.memory._rules import Store
 
 if TYPE_CHECKING:
     from emu.memory.episodic import MemoryOptions
@@ -30,7 +29,7 @@ class Saved(NamedTuple):
 def save(
     folder: Path,
     options: MemoryOptions,
-    store: Store,
+    columns: dict[str, np.ndarray],
     order: np.ndarray,
     mean: np.ndarray,
     spread: np.ndarray,
@@ -38,7 +37,7 @@ def save(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ARRAYS:
-        np.save(folder / f"{name}.npy", getattr(store, name)[: len(order)], allow_pickle=False)
+        np.save(folder / f"{name}.npy", columns[name][: len(order)], allow_pickle=False)
     np.save(folder / "order.npy", order, allow_pickle=False)
     np.save(folder / "normalisation.npy", np.stack([mean, spread]), allow_pickle=False)
     description = {"format": FORMAT, "options": dataclasses.asdict(options), "counters": counters}
