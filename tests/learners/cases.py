@@ -19,8 +19,9 @@ from emu.memory import Recall
 from emu.runtime import Devices
 from emu.types import Batch
 
-N, A, O, S, T, B = 2, 3, 2, 5, 4, 4
-SPEC = EnvSpec("tiny", "1", N, A, O, S, T, 2, True, (0.0, 1.0))
+N, A, S, T, B = 2, 3, 5, 4, 4
+OBS = 2
+SPEC = EnvSpec("tiny", "1", N, A, OBS, S, T, 2, True, (0.0, 1.0))
 LENGTHS = (4, 2, 3, 1)  # of the episodes in a batch; the padding of the second is long
 TERMINATED = (True, True, False, False)  # the others are truncated
 SMALL = {
@@ -50,7 +51,7 @@ def batch(seed: int = 0, padding: float = 0.0, length: int = T) -> Batch:
     avail = rng.random((B, length + 1, N, A)) < 0.7
     avail[..., 0] |= ~avail.any(-1)
     values = Batch(
-        obs=normal(B, length + 1, N, O),
+        obs=normal(B, length + 1, N, OBS),
         state=normal(B, length + 1, S),
         avail=avail,
         action=np.zeros((B, length, N), np.int32),
@@ -81,7 +82,11 @@ def time_major(tree):
 
 
 def learner_of(config: Config, terms: Sequence[Term] = (), devices: int = 2) -> ValueLearner:
-    return ValueLearner(config, SPEC, Devices.of(devices), terms)
+    """A learner whose update is compiled without the passes that only make it fast: half the time."""
+    learner = ValueLearner(config, SPEC, Devices.of(devices), terms)
+    quickly = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    learner.update = jax.jit(learner.update.__wrapped__, donate_argnums=0, compiler_options=quickly)
+    return learner
 
 
 @functools.cache
@@ -104,9 +109,13 @@ EVERYTHING = {
 }
 
 
-@functools.cache
 def learner_with_every_term(devices: int = 2) -> ValueLearner:
-    """A VDN with all there is, in a combination no algorithm has."""
+    """A VDN with all there is, in a combination no algorithm has; compiled once for all tests that need it."""
+    return _with_every_term(devices)
+
+
+@functools.cache
+def _with_every_term(devices: int) -> ValueLearner:
     c = config(**EVERYTHING)
     return learner_of(c, [*build_terms(c, SPEC), EpisodicControl(c.learner.gamma, 0.1)], devices)
 

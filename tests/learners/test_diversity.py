@@ -1,4 +1,4 @@
-"""CDS against the slow oracle: the predictors' training in minibatches, their target copies, the parts of the reward."""
+"""CDS against the slow oracle: the predictors' minibatches, their target copies, the parts of the reward."""
 
 from __future__ import annotations
 

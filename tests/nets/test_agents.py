@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from emu.nets.agents import RecurrentAgent, gru_scan, gru_step
 
-T, R, H, N, A, O = 5, 3, 4, 2, 3, 2
+T, R, H, N, A, OBS = 5, 3, 4, 2, 3, 2
 quick = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 
@@ -84,7 +84,7 @@ def agent_and_params(**options):
 
 
 def new_params(agent):
-    inputs = jnp.zeros((1, N, agent.hidden)), jnp.zeros((1, N, O)), jnp.zeros((1, N, A))
+    inputs = jnp.zeros((1, N, agent.hidden)), jnp.zeros((1, N, OBS)), jnp.zeros((1, N, A))
     return agent.init(jax.random.PRNGKey(0), *inputs, method="step")
 
 
@@ -100,7 +100,7 @@ def unroll(agent, params, obs, last):
 
 def episode(seed=0, copies=2):
     rng = np.random.default_rng(seed)
-    obs = rng.normal(size=(T, copies, N, O)).astype(np.float32)
+    obs = rng.normal(size=(T, copies, N, OBS)).astype(np.float32)
     last = np.eye(A, dtype=np.float32)[rng.integers(A, size=(T, copies, N))]
     last[0] = 0
     return obs, last
@@ -163,5 +163,5 @@ def test_an_own_head_learns_from_its_agent_only():
 def test_weights_start_where_pytorchs_start():
     agent = RecurrentAgent(N, A, hidden=64)
     p = jax.jit(functools.partial(new_params, agent))()["params"]
-    for leaf, fan_in in ((p["recurrent_kernel"], 64), (p["gates"]["kernel"], 64), (p["encode"]["kernel"], O + A + N)):
+    for leaf, fan_in in ((p["recurrent_kernel"], 64), (p["gates"]["kernel"], 64), (p["encode"]["kernel"], OBS + A + N)):
         assert 0.9 < np.abs(leaf).max() * np.sqrt(fan_in) <= 1.0

@@ -1,4 +1,4 @@
-"""EMC's curiosity (https://arxiv.org/abs/2111.11032): reward what the values of the next step cannot yet be predicted for.
+"""EMC's curiosity (https://arxiv.org/abs/2111.11032): reward steps to where values cannot be predicted yet.
 
     r_t^c = scale · mean_i ‖ predictor_i(τ_t+1) - 10 Q_i^slow(τ_t+1) ‖₂
 
@@ -20,7 +20,7 @@ from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm, masked, pick, td_target, torch_rmsprop
 from emu.nets.agents import RecurrentAgent
-from emu.runtime import DATA
+from emu.runtime import sum_over_devices
 from emu.types import Array, PyTree
 
 
@@ -81,7 +81,7 @@ class Curiosity(Term):
     def update(
         self, state: CuriosityState, context: Context, renew_target: Array
     ) -> tuple[CuriosityState, dict[str, Any]]:
-        prepared: Prepared = jax.lax.psum(context.prepared._replace(error=()), DATA)
+        prepared: Prepared = sum_over_devices(context.prepared._replace(error=()))
         agent_grads, predictor_grads = prepared.grads
         steps, agent_optimiser = self.agent_optimiser.update(agent_grads, state.agent_optimiser, state.agent)
         agent = optax.apply_updates(state.agent, steps)

@@ -1,4 +1,4 @@
-"""CDS (https://arxiv.org/abs/2106.02195): reward an agent for being told apart, by what it sees next and by what it does.
+"""CDS (https://arxiv.org/abs/2106.02195): reward agents that can be told apart by what they see next and do.
 
     r_t = β mean_i [ β1 log q(o_i'|τ_i, a_i, i) - log p(o_i'|τ_i, a_i) + β2 KL(softmax(β1 Q_i) ‖ mean_j softmax(Q_j)) ]
 
@@ -19,7 +19,7 @@ from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm
 from emu.nets.predictors import ObservationPredictor
-from emu.runtime import DATA
+from emu.runtime import DATA, sum_over_devices
 from emu.types import Array, PyTree
 
 
@@ -106,7 +106,7 @@ class Diversity(Term):
                 means = {name: (error * weights).sum() for name, error in self._errors(params, rows).items()}
                 return sum(means.values()), means
 
-            grads, means = jax.lax.psum(jax.grad(loss_fn, has_aux=True)(predictors), DATA)
+            grads, means = sum_over_devices(jax.grad(loss_fn, has_aux=True)(predictors))
             predictors, optimisers = self._apply(grads, predictors, optimisers)
             return predictors, optimisers, jax.tree.map(jnp.add, losses, means)
 

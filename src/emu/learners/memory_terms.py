@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from emu.learners.base import Context, Term
 from emu.memory.incentive import elliptical_bonus, episodic_control_loss, episodic_incentive
-from emu.runtime import DATA
+from emu.runtime import sum_over_devices
 from emu.types import Array, PyTree
 
 
@@ -25,7 +24,7 @@ class Remembering(Term):
     """A term that needs answers from the memory; logs how often there were any."""
 
     def update(self, state: PyTree, context: Context, renew_target: Array) -> tuple[PyTree, dict[str, Any]]:
-        return state, {"hit_rate": jax.lax.psum(context.mean(context.recall.found), DATA)}
+        return state, {"hit_rate": sum_over_devices(context.mean(context.recall.found))}
 
 
 class EpisodicIncentive(Remembering):

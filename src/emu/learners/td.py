@@ -20,7 +20,7 @@ def masked(q: Array, avail: Array) -> Array:
 
 
 def pick(q: Array, action: Array) -> Array:
-    """Q of the given actions: (..., A), (...) -> (...). A product with one-hots: cheaper than a gather, forth and back."""
+    """Q of the given actions: (..., A), (...) -> (...). A product with one-hots is cheaper than a gather, both ways."""
     return (q * jax.nn.one_hot(action, q.shape[-1], dtype=q.dtype)).sum(axis=-1)
 
 

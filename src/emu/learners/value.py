@@ -22,7 +22,7 @@ from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import epsilon_greedy, masked, pick, td_target, torch_rmsprop
 from emu.nets.agents import RecurrentAgent
-from emu.nets.mixers import make_mixer
+from emu.nets.mixers import MixerOutput, make_mixer
 from emu.runtime import DATA, Devices, sum_over_devices
 from emu.types import Array, Batch, PyTree
 
@@ -96,7 +96,8 @@ class ValueLearner:
 
     def _updates(self, state: ValueState, batches: Batch, recall: Any, step: Array):
         def body(state, inputs):
-            return self._update(state, *inputs, step)
+            batch, recall = inputs
+            return self._update(state, batch, recall, step)
 
         return jax.lax.scan(body, state, (batches, recall))
 
@@ -105,10 +106,10 @@ class ValueLearner:
         last_action = self._last_action(batch.action)
         mask = batch.filled.astype(jnp.float32)
         count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
-        target_q = self.agent.apply(state.target["agent"], batch.obs, last_action, method="unroll")[0][1:]
+        target_q = self._unroll(state.target["agent"], batch.obs, last_action)[0][1:]
 
         def loss_fn(params):
-            q, hidden, own = self.agent.apply(params["agent"], batch.obs, last_action, method="unroll")
+            q, hidden, own = self._unroll(params["agent"], batch.obs, last_action)
             context = Context(batch, recall, q, hidden, own, last_action, mask, count, step)
             constants = jax.lax.stop_gradient(context)
             prepared = [term.prepare(s, constants) for term, s in zip(self.terms, state.terms, strict=True)]
@@ -165,9 +166,12 @@ class ValueLearner:
             target, parts = target + extra, _noted(parts, f"{term.name}_bonus", extra, context)
         return jax.lax.stop_gradient(target), parts
 
-    def _mix(self, params: PyTree, q: Array, avail: Array, action: Array, state: Array):
-        onehot = jax.nn.one_hot(action, self.spec.n_actions)
-        return self.mixer.apply(params, pick(q, action), masked(q, avail).max(axis=-1), onehot, state)
+    def _unroll(self, params: PyTree, obs: Array, last_action: Array) -> tuple[Array, Array, Array]:
+        return self.agent.apply(params, obs, last_action, method="unroll")  # type: ignore[return-value]
+
+    def _mix(self, params: PyTree, q: Array, avail: Array, action: Array, state: Array) -> MixerOutput:
+        onehot, greedy = jax.nn.one_hot(action, self.spec.n_actions), masked(q, avail).max(axis=-1)
+        return self.mixer.apply(params, pick(q, action), greedy, onehot, state)  # type: ignore[return-value]
 
     def _last_action(self, action: Array) -> Array:
         """One-hot of the action before each observation, (T+1, B, N, A); zeros at the first."""

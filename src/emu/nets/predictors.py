@@ -1,4 +1,4 @@
-"""CDS's predictors of an agent's next observation: [GRU state, observation, action (, agent)] -> 128 -> 128 -> observation.
+"""CDS's predictors of the next observation: [GRU state, observation, action (, agent)] -> 128 -> 128 -> observation.
 
 The one that knows which agent it predicts for is told twice, before the first and before the second layer, as in its
 authors' code. Weights start as Glorot's uniform, biases at 0, as there.
