@@ -239,14 +239,17 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
 
     def _failure(self, error: Exception) -> str:
-        full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
-        reason = "the disk is full" if full else f"{type(error).__name__}: {error}"
         known = self.steps()
         last = f"The checkpoint of step {known[-1]} is intact" if known else "No earlier checkpoint exists"
         return (
-            f"Could not save a checkpoint in {self.run}: {reason}. {last}. "
+            f"Could not save a checkpoint in {self.run}: {_reason(error)}. {last}. "
             f"Free some space, then go on with `emu resume {self.run}`."
         )
+
+
+def _reason(error: Exception) -> str:
+    full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+    return "the disk is full" if full else f"{type(error).__name__}: {error}"
 
 
 # The best parameters
@@ -261,9 +264,9 @@ def save_best(run: Path, policy: PyTree, step: int, summary: dict[str, float]) -
         fresh = best / f"policy-{max(numbers, default=0) + 1}"
         save_tree(fresh, policy)
         replace_json(best / "summary.json", {"step": step, **summary, "folder": fresh.name})
-    except OSError as error:
+    except Exception as error:
         raise CheckpointError(
-            f"Could not save the best team in {best}: {error.strerror or error}. Checkpoints are intact. "
+            f"Could not save the best team in {best}: {_reason(error)}. Checkpoints are intact. "
             f"Make room, then go on with `emu resume {run}`."
         ) from error
     for path in best.glob("*"):

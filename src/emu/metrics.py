@@ -110,7 +110,7 @@ class Board:
         summaries: Any = summary_pb2
         self._event, self._summary = events.Event, summaries.Summary
         folder.mkdir(exist_ok=True)
-        self._events = EventsWriter(str(folder / "events"), f".{os.getpid()}")
+        self._events = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
         if from_step:  # hides what an earlier process wrote beyond the checkpoint
             start = events.SessionLog(status=events.SessionLog.START)
             self._events.write_event(events.Event(step=from_step, session_log=start))

@@ -15,6 +15,7 @@ from emu.metrics import read_rows
 from emu.train import read_config
 
 LABELS = {"test_win_rate": "test win rate", "test_return": "test return", "test_length": "episode length"}
+PICTURES = (".png", ".pdf", ".svg")
 COLOURS = ("#2f6db5", "#c8553d", "#3c8d5a", "#8a5aa8", "#c49a1a", "#4f4f4f", "#2aa7a0", "#d06a9c")
 
 
@@ -69,6 +70,8 @@ def plot_curves(
     folders: Sequence[Path], out: Path, metric: str = "test_win_rate", mix_versions: bool = False, title: str = ""
 ) -> Path:
     """Draw the curves of the given runs, grouped by algorithm; shaded: one standard deviation over seeds."""
+    if out.suffix not in PICTURES:
+        raise EmuError(f"A picture is a .png, .pdf or .svg file, not '{out.name}'.")
     import matplotlib
 
     matplotlib.use("Agg")
