@@ -16,31 +16,35 @@ import numpy as np
 from emu.envs.smac import terrain
 from emu.envs.smac.behaviour import Quarry
 from emu.envs.smac.roster import Roster
-from emu.envs.smac.world import Orders, World, column, fold, settle
+from emu.envs.smac.world import Orders, World, column, fold
 from emu.types import Array
 
 CONTACT = 0.06  # gap below which another unit is in the way
 AHEAD = 0.4  # cosine of the half angle in which a unit in contact blocks
-FURTHEST_BEARING = 1.6  # of blockers followed round, in the measure of `_bearing` (1 is abreast, 2 is behind)
-PUSH_LIMIT = 0.12
+FURTHEST_BEARING = 1.9  # of blockers followed round, in the measure of `_bearing` (1 is abreast, 2 is behind)
+PUSH_LIMIT = 0.3
 STIFFNESS = 0.475  # share of an overlap that a standing unit leaves to a moving one, above one half
 ARRIVED = 0.5
+SLOW = 0.3  # of its speed: a walking unit that got less far in the last loop is stuck and in others' way
 
 
 def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orders: Orders) -> World:
     """Move everybody by one loop."""
-    dx, dy, step = settle(_wish(r, w, alive, quarry, engaged, orders))
+    dx, dy, step = _wish(r, w, alive, quarry, engaged, orders)
     walking = step > 0
     standing = alive & (engaged | r.building)
-    sx, sy = _steer(r, w, alive, dx, dy, walking, standing)
+    slow = w.vx * w.vx + w.vy * w.vy < (SLOW * r.speed) ** 2
+    side = jnp.where(w.side == 0, _outwards(r, w, alive, dx, dy), w.side)
+    in_the_way = (standing | (walking & slow), alive & (slow | ~walking))
+    blocked, sx, sy = _steer(r, w, side, dx, dy, walking, *in_the_way)
     vx, vy = sx * step, sy * step
     if r.flying.any():
         vx, vy = _inertia(r, w, vx, vy)
-        w = w._replace(vx=vx, vy=vy)
-    x, y = settle((w.x + vx, w.y + vy))
+    x, y = w.x + vx, w.y + vy
     px, py = _push(r, x, y, alive, walking, standing)
-    x, y = x + px, y + py
-    return w._replace(**dict(zip("xy", _stay_on_ground(r, x, y), strict=True)))
+    x, y = _stay_on_ground(r, x + px, y + py)
+    side = jnp.where(walking & (blocked | (w.side != 0)), side, 0.0)
+    return w._replace(x=x, y=y, vx=x - w.x, vy=y - w.y, side=side)
 
 
 def _wish(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orders: Orders):
@@ -77,18 +81,17 @@ def _order_goal(r: Roster, w: World, orders: Orders) -> tuple[Array, Array]:
     return jnp.concatenate([ax, ex]), jnp.concatenate([ay, ey])
 
 
-def _steer(r: Roster, w: World, alive: Array, dx: Array, dy: Array, walking: Array, standing: Array):
-    """Turn blocked units along the outline of what blocks them."""
-    side = _side(r, w, alive, dx, dy)
+def _steer(r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Array, stuck: Array, rooted: Array):
+    """Turn blocked units along the outline of what blocks them: `stuck` friends and `rooted` opponents."""
     all_units = slice(0, r.n)
     touching = (r.separation[None] + r.separation[:, None] + CONTACT) ** 2 * r.collides[..., None]
-    cross_team = ~r.friends[..., None]
+    friends = r.friends[..., None]
 
     def visit(carry: Any, j: Any) -> Any:
         blocked, furthest = carry
         ox, oy = w.x[j] - w.x, w.y[j] - w.y
         d2 = ox * ox + oy * oy
-        in_the_way = standing[j] | (column(cross_team, all_units, j) & alive[j])
+        in_the_way = jnp.where(column(friends, all_units, j), stuck[j], rooted[j])
         contact = in_the_way & (d2 < column(touching, all_units, j))
         inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
         cosine = (dx * ox + dy * oy) * inverse
@@ -105,10 +108,10 @@ def _steer(r: Roster, w: World, alive: Array, dx: Array, dy: Array, walking: Arr
     sine = jnp.where(bearing > 1, 2.0 - bearing, bearing)
     cosine = jnp.sqrt(jnp.maximum(1.0 - sine * sine, 0.0)) * jnp.where(bearing > 1, -1.0, 1.0)
     tx, ty = -sine * dx - cosine * side * dy, -sine * dy + cosine * side * dx
-    return jnp.where(blocked, tx, dx), jnp.where(blocked, ty, dy)
+    return blocked, jnp.where(blocked, tx, dx), jnp.where(blocked, ty, dy)
 
 
-def _side(r: Roster, w: World, alive: Array, dx: Array, dy: Array) -> Array:
+def _outwards(r: Roster, w: World, alive: Array, dx: Array, dy: Array) -> Array:
     """+1 to pass blockers on the left, -1 on the right: away from the middle of the unit's own group."""
 
     def middle(rows: slice) -> tuple[Array, Array]:

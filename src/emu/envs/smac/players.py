@@ -29,10 +29,12 @@ def random(env: SmacEnv, state: State, key: Array) -> Array:
 
 
 def nearest(env: SmacEnv, state: State, key: Array) -> Array:
-    """Attack the nearest enemy; walk towards it along the larger axis until it is in shooting distance."""
+    """Attack the nearest enemy until it is dead (as SMAC's own heuristic); walk to it until it can be attacked."""
     del key
     d2, alive = _distances(env, state)
-    return _attack_or_approach(env, state, jnp.where(alive, d2, jnp.inf), d2)
+    r = env.roster
+    kept = np.arange(r.n_allies, r.n) == state.world.target[r.ally][:, None]
+    return _attack_or_approach(env, state, jnp.where(alive, jnp.where(kept, -1.0, d2), jnp.inf))
 
 
 def weakest(env: SmacEnv, state: State, key: Array) -> Array:
@@ -84,7 +86,7 @@ def _distances(env: SmacEnv, state: State) -> tuple[Array, Array]:
     return d2, (w.life[r.enemy] > 0)[None] & (hittable | ~hittable.any(axis=1, keepdims=True))
 
 
-def _attack_or_approach(env: SmacEnv, state: State, score: Array, d2: Array) -> Array:
+def _attack_or_approach(env: SmacEnv, state: State, score: Array) -> Array:
     """Attack the target of smallest score if that is available, else walk to it; healers heal the most hurt friend."""
     r, w, avail = env.roster, state.world, env.avail(state)
     target = jnp.argmin(score, axis=1)

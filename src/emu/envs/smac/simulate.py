@@ -18,7 +18,7 @@ from emu.envs.smac.maps import MapSpec
 from emu.envs.smac.movement import move
 from emu.envs.smac.roster import Roster, roster
 from emu.envs.smac.units import LOOPS_PER_STEP
-from emu.envs.smac.world import Orders, World, settle, stack
+from emu.envs.smac.world import Orders, World, stack
 from emu.types import Array, PyTree
 
 MOVES = ((0, 1), (0, -1), (1, 0), (-1, 0))  # actions 2 to 5: north, south, east, west
@@ -33,7 +33,7 @@ def fresh_world(r: Roster) -> World:
     world = World(
         x=r.spawn[:, 0], y=r.spawn[:, 1], life=r.life[:, 0], shield=r.shield[:, 0], cooldown=zero, windup=zero,
         backswing=zero, target=nobody, flight=zero, aim=nobody, calm=zero, foe=nobody, energy=energy,
-        healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero,
+        healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero, side=zero,
     )  # fmt: skip
     return jax.tree.map(jnp.asarray, world)
 
@@ -41,10 +41,10 @@ def fresh_world(r: Roster) -> World:
 def tick(r: Roster, w: World, orders: Orders, jitter: Array) -> World:
     """One game loop on (N, E) arrays."""
     alive = w.life > 0
-    quarry = settle(choose_targets(r, w, alive, orders))
-    w, struck = settle(combat.strike(r, w, alive, quarry, jitter))
-    hits = settle(
-        stack(combat.harm(r, w, alive, struck, r.ally, r.enemy), combat.harm(r, w, alive, struck, r.enemy, r.ally))
+    quarry = choose_targets(r, w, alive, orders)
+    w, struck = combat.strike(r, w, alive, quarry, jitter)
+    hits = stack(
+        combat.harm(r, w, alive, struck, r.ally, r.enemy), combat.harm(r, w, alive, struck, r.enemy, r.ally)
     )
     moved = move(r, w, alive, quarry, struck.engaged, orders)
     moved = combat.mend(r, moved, alive, quarry)

@@ -37,8 +37,9 @@ class World(NamedTuple):
     energy: Array
     healing: Array  # bool
     bursting: Array  # bool: killed in the last loop and about to explode
-    vx: Array  # of flying units, which have inertia
+    vx: Array  # displacement in the last loop: inertia of flying units, and who is stuck
     vy: Array
+    side: Array  # +1 or -1: on which side a blocked unit passes, until it is free to stand; 0: not decided
 
 
 class Orders(NamedTuple):
@@ -96,7 +97,3 @@ def put_row(array: Array, i: int, row: Array) -> Array:
     """`array` with row `i` replaced; concatenation compiles better than a scatter."""
     return jnp.concatenate([array[:i], row[None], array[i + 1 :]], axis=0)
 
-
-def settle(tree: Any) -> Any:
-    """Compute these arrays once: without it XLA fuses their whole history into every later use, and repeats it."""
-    return jax.lax.optimization_barrier(tree)
