@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from emu import envs
-from emu.algorithms import build_learner
+from emu.algorithms import build_keeper, build_learner
 from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, from_dict, replace, to_dict
 from emu.console import Progress
@@ -31,6 +31,7 @@ from emu.provenance import provenance
 from emu.replay import Replay, stack
 from emu.rollout import Rollout
 from emu.runtime import Devices, configure_cpu_devices
+from emu.types import Episode
 
 
 @dataclasses.dataclass
@@ -66,13 +67,14 @@ class Trainer:
         self.replay = Replay(
             spec, config.replay.episodes, int(config.replay.gigabytes * 1e9), config.learner.length_buckets
         )
+        self.keeper = build_keeper(config, spec)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters = Means(), Counters()
         keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
         self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(keys[0]))
         self.rollout_state = self.rollout.init(keys[1])
         self.stop_signal: str | None = None
-        self.seconds = dict.fromkeys(("rollout", "sampling", "learner", "evaluation", "checkpoint"), 0.0)
+        self.seconds = dict.fromkeys(("rollout", "memory", "sampling", "learner", "evaluation", "checkpoint"), 0.0)
 
     # The loop
 
@@ -86,8 +88,9 @@ class Trainer:
                 if not resumed:
                     summary = self.test()
                 while self.counters.step < self.config.steps:
-                    self.collect()
+                    self.remember(self.collect())
                     self.learn()
+                    self.train_embedder()
                     summary = self.report() or summary
                     if self.stop_signal:
                         self.save()
@@ -100,17 +103,14 @@ class Trainer:
     def open_writer(self, keep_bytes: int = 0) -> None:
         self.writer = MetricsWriter(self.folder, self.config.tensorboard, keep_bytes, self.counters.step)
 
-    def collect(self) -> None:
-        """One chunk of experience into the replay."""
+    def collect(self) -> list[Episode]:
+        """One chunk of experience; the episodes that ended in it."""
         self.settle()
         started = time.perf_counter()
         policy = self.learner.policy(self.state)
         self.rollout_state, episodes, steps = self.rollout.collect(policy, self.rollout_state, self.epsilon)
-        self.replay.add(episodes)
         self.counters.step += steps
         self.counters.episodes += len(episodes)
-        if len(self.replay) >= self.config.learner.batch_size:
-            self.counters.owed += len(episodes) * self.config.learner.updates_per_episode
         for episode in episodes:
             self.means.add(
                 {
@@ -120,6 +120,17 @@ class Trainer:
                 }
             )
         self.seconds["rollout"] += time.perf_counter() - started
+        return episodes
+
+    def remember(self, episodes: list[Episode]) -> None:
+        """Finished episodes go into the memory and the replay, and earn updates once a batch can be drawn."""
+        started = time.perf_counter()
+        if self.keeper:
+            self.keeper.remember(episodes)
+        self.replay.add(episodes)
+        if len(self.replay) >= self.config.learner.batch_size:
+            self.counters.owed += len(episodes) * self.config.learner.updates_per_episode
+        self.seconds["memory"] += time.perf_counter() - started
 
     def settle(self) -> None:
         """Wait for the updates under way, which whatever comes next needs anyway; the wait is learning time."""
@@ -132,14 +143,28 @@ class Trainer:
         per_call = self.config.learner.updates_per_call
         while self.counters.owed >= per_call:
             started = time.perf_counter()
-            batches = self.learner.shards.put(self.sample(per_call), axis=1)
+            batches = self.sample(per_call)
             sampled = time.perf_counter()
-            self.state, metrics = self.learner.update(self.state, batches, None, np.int32(self.counters.step))
+            recall = self.keeper.recall(batches) if self.keeper else None
+            recalled = time.perf_counter()
+            inputs = self.learner.shards.put((batches, recall), axis=1)
+            self.state, metrics = self.learner.update(self.state, *inputs, np.int32(self.counters.step))
             self.means.add(metrics)
             self.counters.updates += per_call
             self.counters.owed -= per_call
             self.seconds["sampling"] += sampled - started
-            self.seconds["learner"] += time.perf_counter() - sampled
+            self.seconds["memory"] += recalled - sampled
+            self.seconds["learner"] += time.perf_counter() - recalled
+
+    def train_embedder(self) -> None:
+        """Every so many steps the memory learns to see anew."""
+        if not self.keeper:
+            return
+        started = time.perf_counter()
+        metrics = self.keeper.train_if_due(self.counters.step)
+        if metrics:
+            self.means.add(metrics)
+        self.seconds["memory"] += time.perf_counter() - started
 
     def sample(self, count: int) -> Any:
         """`count` batches of one length, along a leading axis."""
@@ -157,7 +182,8 @@ class Trainer:
             summary = self.test()
         if counters.step - counters.last_checkpoint >= config.checkpoint.interval:
             self.save()
-        self.progress.update(counters.step, epsilon=self.epsilon, episodes=counters.episodes)
+        extra = f"memory {len(self.keeper.memory):,}" if self.keeper else ""
+        self.progress.update(counters.step, epsilon=self.epsilon, episodes=counters.episodes, extra=extra)
         return summary
 
     @property
@@ -172,6 +198,7 @@ class Trainer:
         counters.logs = counters.step // self.config.log_interval
         row = {"episodes": counters.episodes, "updates": counters.updates, "epsilon": self.epsilon}
         row |= {"replay_episodes": len(self.replay), "replay_bytes": self.replay.nbytes} | self.means.take()
+        row |= self.keeper.stats() if self.keeper else {}
         self.writer.row(counters.step, row)
         broken = [name for name, value in row.items() if not np.isfinite(value)]
         if broken:
@@ -201,6 +228,12 @@ class Trainer:
 
     # Saving and restoring
 
+    @property
+    def tree(self) -> dict[str, Any]:
+        """Everything on the devices that a run needs to go on."""
+        embedder = {"embedder": self.keeper.state} if self.keeper else {}
+        return {"learner": self.state, "rollout": self.rollout_state, **embedder}
+
     def save(self) -> None:
         started = time.perf_counter()
         if self.counters.step == self.counters.last_checkpoint and self.checkpoints.steps():
@@ -211,17 +244,20 @@ class Trainer:
             "means": self.means.save(),
             "metrics_bytes": self.writer.sync(),
         }
-        tree = {"learner": self.state, "rollout": self.rollout_state}
-        self.checkpoints.save(self.counters.step, tree, self.rollout.save(), state, self.replay)
+        if self.keeper:
+            state["trainings"] = self.keeper.trainings
+        memory = self.keeper.save if self.keeper else None
+        self.checkpoints.save(self.counters.step, self.tree, self.rollout.save(), state, self.replay, memory)
         self.seconds["checkpoint"] += time.perf_counter() - started
 
     def restore(self) -> int:
         """Load the newest whole checkpoint; the number of bytes of metrics.jsonl that belong to it."""
-        like = {"learner": self.state, "rollout": self.rollout_state}
-        tree, arrays, state, _ = self.checkpoints.load(like, self.replay, self.progress.warn)
+        tree, arrays, state, folder = self.checkpoints.load(self.tree, self.replay, self.progress.warn)
         self.state = self.learner.shards.replicate(tree["learner"])
         self.rollout_state = self.rollout.shards.put(tree["rollout"])
         self.rollout.load(arrays)
+        if self.keeper:
+            self.keeper.load(folder / "memory", tree["embedder"], state["trainings"])
         self.means.load(state["means"])
         self.counters = Counters(**state["counters"])
         return state["metrics_bytes"]
