@@ -12,7 +12,6 @@ from emu.errors import EmuError
 from emu.presets import preset
 from emu.study.plot import aligned, find_runs, plot_curves, read_curve
 
-
 POINTS = ((0, 0.0), (100, 0.5), (200, 1.0))
 
 

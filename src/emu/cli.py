@@ -31,7 +31,7 @@ class TrainArgs:
     """Train a team. --algo and --env choose a preset; every setting below can be changed on top of it."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
-    run_dir: Path | None = None  # where the run goes (default: runs/ENV/ALGO-seedSEED)
+    run_dir: Path | None = None  # where the run goes; None: runs/ENV/ALGO-seedSEED
     quiet: bool = False  # no progress
 
 
@@ -308,7 +308,8 @@ def _print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
     if as_json:
         print(json.dumps(values))
         return
-    table = Table(title=title, box=None, show_header=False, title_justify="left")
+    out.print(f"[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
+    table = Table(box=None, show_header=False)
     for name, value in values.items():
         table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else f"{value:,}")
     out.print(table)
