@@ -158,7 +158,7 @@ def crash_after(monkeypatch, chunks):
     monkeypatch.setattr(Trainer, name, dying)
 
 
-ALGORITHMS = ["qmix"]
+ALGORITHMS = ["qmix", "emu_qmix"]
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)

@@ -67,6 +67,7 @@ def test_three_kills(tmp_path):
 
 
 @pytest.mark.slow
-def test_twenty_kills(tmp_path):
-    count, runs = survive(tmp_path, "qmix", kills=20, seed=2)
-    print(f"{count} kills over {runs} runs")
+@pytest.mark.parametrize("algo", ["qmix", "emu_qmix"])
+def test_twenty_kills(tmp_path, algo):
+    count, runs = survive(tmp_path, algo, kills=20, seed=2)
+    print(f"{algo}: {count} kills over {runs} runs, every one with the metrics of an undisturbed run")
