@@ -86,6 +86,6 @@ class MemoryKeeper:
         self.memory.save(folder)
 
     def load(self, folder: Path, state: PyTree, trainings: int) -> None:
-        self.state, self.trainings = state, trainings
+        self.state, self.trainings = jax.device_put(state), trainings
         self.memory.encode = self._encode()
         self.memory.load(folder)
