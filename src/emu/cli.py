@@ -1,4 +1,4 @@
-"""The `emu` command: demo, train, resume, evaluate, render, plot, envs, algos, check, doctor."""
+"""The `emu` command: demo, train, resume, evaluate, render, plot, envs, algos, play, check, doctor."""
 
 from __future__ import annotations
 
@@ -210,6 +210,39 @@ def check(env: Annotated[str, tyro.conf.Positional], env_args: JsonObject | None
     return 0
 
 
+def play(
+    env: Annotated[str, tyro.conf.Positional],
+    policy: str = "random",
+    episodes: int = 256,
+    seed: int = 0,
+    env_args: JsonObject | None = None,
+    gif: Path | None = None,
+    as_json: AsJson = False,
+) -> int:
+    """Let a scripted player fight: mean and spread of length and return, win rate, who is left.
+
+    Args:
+        env: A map of the SMAC-compatible simulator, e.g. smac/3s5z.
+        policy: random, nearest, weakest or kite.
+        episodes: How many battles.
+        seed: Seed of the battles.
+        env_args: Arguments of the environment, as JSON.
+        gif: Also record one battle into this file.
+        as_json: Print JSON.
+    """
+    from emu import envs
+    from emu.record import save_gif
+
+    battle = envs.make(env, **(env_args or {}))
+    if not hasattr(battle, "play"):
+        raise EmuError(f"'{env}' has no scripted players; the maps of the simulator have: emu play smac/3s5z")
+    _print_values(battle.play(policy, episodes, seed), as_json, f"{policy} on {env}")  # type: ignore[attr-defined]
+    if gif is not None:
+        path = save_gif(battle, battle.record(policy, seed), gif)  # type: ignore[attr-defined]
+        Console(stderr=True).print(f"{path}", soft_wrap=True, highlight=False)
+    return 0
+
+
 EXTRAS = {"gpu": "jax_cuda12_plugin", "bench": "pykdtree", "dev": "pytest"}
 
 
@@ -243,6 +276,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "plot": plot,
     "envs": list_envs,
     "algos": list_algos,
+    "play": play,
     "check": check,
     "doctor": doctor,
 }

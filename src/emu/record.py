@@ -65,11 +65,12 @@ def best_of(episodes: int, play: Callable[[int], Recording]) -> Recording:
 
 
 def save_gif(env: Env, states: Sequence[PyTree], out: Path, fps: float = 5.0) -> Path:
-    """Draw every state; the last picture stays a little longer."""
+    """Draw every state (or, where the environment offers `frames`, also what lies between); the last one stays."""
     if not isinstance(env, Drawable):
         raise EnvError(f"Environment '{env.spec.name}' cannot be drawn: it has no `draw(state)` method.")
-    frames = [Image.fromarray(np.asarray(env.draw(state))) for state in states]
-    duration = int(1000 / fps)
+    pictures = env.frames(states) if hasattr(env, "frames") else map(env.draw, states)  # type: ignore[attr-defined]
+    frames = [Image.fromarray(np.asarray(picture)) for picture in pictures]
+    duration = int(1000 / fps * (len(states) - 1 or 1) / (len(frames) - 1 or 1))
     out.parent.mkdir(parents=True, exist_ok=True)
     frames[0].save(
         out,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -184,6 +185,24 @@ class SmacEnv:
         from emu.envs.smac.draw import draw  # Pillow is needed only here
 
         return draw(self, state)
+
+    def frames(self, states: Iterable[State]) -> Any:
+        """Pictures of a recorded battle, several a step."""
+        from emu.envs.smac.draw import frames
+
+        return frames(self, states)
+
+    def play(self, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
+        """Battles of a scripted player; see `emu.envs.smac.players`."""
+        from emu.envs.smac.players import play
+
+        return play(self, policy, episodes, seed)
+
+    def record(self, policy: str, seed: int = 0) -> list[State]:
+        """The states of one battle of a scripted player."""
+        from emu.envs.smac.players import record
+
+        return record(self, policy, seed)
 
 
 def make(map: str, **options: Any) -> SmacEnv:
