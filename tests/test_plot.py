@@ -35,7 +35,7 @@ def test_curves_hold_one_metric(tmp_path):
 def test_seeds_are_compared_as_far_as_all_of_them_got(tmp_path):
     short = read_curve(fake_run(tmp_path / "a", points=((0, 0.0), (100, 1.0))), "test_win_rate")
     long = read_curve(fake_run(tmp_path / "b", points=((0, 0.0), (50, 0.0), (200, 1.0))), "test_win_rate")
-    steps, values = aligned([short, long], points=3)
+    steps, values = aligned([short, long])
     np.testing.assert_array_equal(steps, [0, 50, 100])
     np.testing.assert_allclose(values, [[0, 0.5, 1], [0, 0, 1 / 3]])
 

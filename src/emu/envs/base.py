@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -98,8 +100,13 @@ def registered() -> dict[str, Entry]:
 
 
 def make(name: str, **args: Any) -> Env:
-    """Build an environment by its registered name, e.g. `make("gridworld", penalty=0.5)`."""
+    """Build an environment by its registered name, e.g. `make("gridworld", penalty=0.5)`.
+
+    A name such as "my_module:Factory" needs no registration: it is imported, also from the current folder.
+    """
     entry = _registry.get(name)
+    if entry is None and ":" in name:
+        entry = Entry(name, "")
     if entry is None:
         raise EnvError(
             f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all."
@@ -116,5 +123,15 @@ def make(name: str, **args: Any) -> Env:
 def _resolve(factory: str | Callable[..., Env]) -> Callable[..., Env]:
     if not isinstance(factory, str):
         return factory
-    module, _, attribute = factory.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    name, _, attribute = factory.partition(":")
+    here = os.getcwd()
+    try:
+        if here not in sys.path:
+            sys.path.append(here)
+        module = importlib.import_module(name)
+    except ImportError as error:
+        raise EnvError(f"Environment '{factory}' cannot be imported: {error}.") from error
+    if not callable(getattr(module, attribute, None)):
+        known = [word for word in vars(module) if not word.startswith("_")]
+        raise EnvError(f"Module '{name}' has no '{attribute}'. {did_you_mean(attribute, known)}")
+    return getattr(module, attribute)

@@ -48,9 +48,10 @@ def _env_version(folder: Path) -> str:
     return f"{env['name']} {env['version']}"
 
 
-def aligned(curves: Sequence[Curve], points: int = 201) -> tuple[np.ndarray, np.ndarray]:
-    """Runs of one algorithm on common steps, as far as all of them got: (P,), (runs, P)."""
-    grid = np.linspace(0, min(c.steps[-1] for c in curves), points)
+def aligned(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
+    """Runs of one algorithm on common steps, those of all their tests, as far as all of them got: (P,), (runs, P)."""
+    grid = np.unique(np.concatenate([c.steps for c in curves]))
+    grid = grid[grid <= min(c.steps[-1] for c in curves)]
     return grid, np.stack([np.interp(grid, c.steps, c.values) for c in curves])
 
 
