@@ -31,7 +31,7 @@ WEIGHTS = tuple(0x9E3779B97F4A7C15**power % 2**63 | 1 for power in range(1, 9)) 
 BLOCK = 32  # queries whose memory is fetched ahead
 SAMPLE = 4096  # keys looked at when the cell size is chosen
 CROWDED = 16  # neighbours in the sample from which on a cell is taken to become a tree
-TREE_COST = 40.0  # of a tree search, in units of one entry read
+TREE_COST = 30.0  # of a small tree's search, in units of one entry read; the depth comes on top
 
 
 class Grid(NamedTuple):
@@ -88,28 +88,77 @@ def _look(grid, bucket, y, best, best_id):
 
 
 @compiled
-def nearest(grid, y):
-    """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none."""
+def _corner(grid, y):
+    """Of the cells the ball around y touches: the weighted sum of the lowest one, and how many there are.
+
+    Written without branches: nearly always there is one, and a wrong guess of the processor costs more than the sums.
+    """
     total, cells = np.int64(0), 1
     for d in range(y.shape[0]):
         low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
-        high = _cell(np.float64(y[d]) + grid.reach, grid.scale)
-        cells *= high - low + 1
+        cells *= _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
         total += low * WEIGHTS[d]
+    return total, cells
+
+
+@compiled
+def _crossed(grid, y):
+    """In how many dimensions the ball touches two cells, and which these are, four bits each; -1 where it is more.
+
+    More than two are possible only where float64 itself is coarser than a cell.
+    """
+    crossed, which = 0, np.int64(0)
+    for d in range(y.shape[0]):
+        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
+        high = _cell(np.float64(y[d]) + grid.reach, grid.scale)
+        if high > low + 1:
+            return -1, which
+        if high > low:
+            which |= np.int64(d) << (4 * crossed)
+            crossed += 1
+    return crossed, which
+
+
+@compiled
+def _next_corner(total, which, c):
+    """Step c of a Gray code through the cells touched: one dimension changes at a time."""
+    bit = 0
+    while (c >> bit) & 1 == 0:
+        bit += 1
+    weight = WEIGHTS[(which >> (4 * bit)) & 15]
+    return total + weight if ((c ^ (c >> 1)) >> bit) & 1 else total - weight
+
+
+@compiled
+def nearest(grid, y):
+    """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none."""
+    total, cells = _corner(grid, y)
     best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, grid.limit, np.int64(END))
-    for c in range(1, cells):
+    if cells > 1:
+        crossed, which = _crossed(grid, y)
+        if crossed < 0:
+            return _nearest_far_out(grid, y)
+        for c in range(1, cells):
+            total = _next_corner(total, which, c)
+            best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, best, best_id)
+    return best_id, best
+
+
+@compiled
+def _nearest_far_out(grid, y):
+    """As `nearest`, for keys so large that any number of cells may be touched in a dimension."""
+    cells = 1
+    for d in range(y.shape[0]):
+        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
+        cells *= _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
+    best, best_id = grid.limit, np.int64(END)
+    for c in range(cells):
         total, rest = np.int64(0), c
         for d in range(y.shape[0]):
             low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
             width = _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
-            if width == 2:
-                total += (low + (rest & 1)) * WEIGHTS[d]
-                rest >>= 1
-            elif width == 1:
-                total += low * WEIGHTS[d]
-            else:  # only where float64 itself is coarser than a cell
-                total += (low + rest % width) * WEIGHTS[d]
-                rest //= width
+            total += (low + rest % width) * WEIGHTS[d]
+            rest //= width
         best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, best, best_id)
     return best_id, best
 
@@ -120,12 +169,20 @@ def fetch_ahead(grid, keys, start):
 
     The sum is returned only so that the compiler keeps the reads.
     """
-    total = 0.0
+    kept = 0.0
     for q in range(start, min(start + BLOCK, keys.shape[0])):
-        i = grid.head[_bucket(grid, keys, q)]
+        total, cells = _corner(grid, keys[q])
+        i = grid.head[np.int64(_hash(total) & grid.mask)]
         if i >= 0:
-            total += grid.keys[i, 0] + grid.following[i]
-    return total
+            kept += grid.keys[i, 0] + grid.following[i]
+        if cells > 1:
+            _, which = _crossed(grid, keys[q])
+            for c in range(1, min(cells, 16)):
+                total = _next_corner(total, which, c)
+                i = grid.head[np.int64(_hash(total) & grid.mask)]
+                if i >= 0:
+                    kept += grid.keys[i, 0] + grid.following[i]
+    return kept
 
 
 @compiled
@@ -263,7 +320,7 @@ def _sample_cost(sample, cell, weight, table, counts, codes):
     cost = 0.0
     for j in range(sample.shape[0]):
         others = counts[codes[j]] - 1
-        cost += TREE_COST if others >= CROWDED else others * weight
+        cost += TREE_COST + 6.0 * math.log2(others * weight) if others >= CROWDED else others * weight
     return cost / sample.shape[0]
 
 

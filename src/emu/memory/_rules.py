@@ -172,3 +172,30 @@ def restore_order(store, order):
     store.ends[NEWEST] = END
     for place in range(order.shape[0]):
         _append(store, np.int64(order[place]))
+
+
+@entry_point
+def normalise(embeddings, mean, spread, keys):
+    """y = (x - mean) / spread in float32. One kernel for all keys: the same embedding always has the same key."""
+    for row in range(keys.shape[0]):
+        for d in range(keys.shape[1]):
+            keys[row, d] = (embeddings[row, d] - mean[d]) / spread[d]
+
+
+@entry_point
+def moments(embeddings, mean, spread):
+    """Mean and standard deviation of every dimension, in float64, two passes."""
+    rows = embeddings.shape[0]
+    for d in range(embeddings.shape[1]):
+        mean[d] = 0.0
+        spread[d] = 0.0
+    for row in range(rows):
+        for d in range(embeddings.shape[1]):
+            mean[d] += embeddings[row, d]
+    for d in range(embeddings.shape[1]):
+        mean[d] /= rows
+    for row in range(rows):
+        for d in range(embeddings.shape[1]):
+            spread[d] += (embeddings[row, d] - mean[d]) ** 2
+    for d in range(embeddings.shape[1]):
+        spread[d] = np.sqrt(spread[d] / rows)

@@ -190,8 +190,8 @@ class EpisodicMemory:
             with ThreadPoolExecutor(self.options.threads) as pool:
                 list(pool.map(lambda start: self._reembed_chunk(start, size), range(0, size, CHUNK)))
         if size > 0:
-            mean = x.mean(axis=0, dtype=np.float64)
-            spread = x.std(axis=0, dtype=np.float64)
+            mean, spread = np.empty((2, self.options.key_dim))
+            _rules.moments(x, mean, spread)
             floor = SMALLEST_SPREAD * (np.abs(mean) + spread.max())
             self.mean = mean.astype(np.float32)
             self.spread = np.where(spread > floor, spread, np.where(floor > 0, floor, 1)).astype(np.float32)
@@ -286,7 +286,9 @@ class EpisodicMemory:
         return x
 
     def _keys(self, embeddings: np.ndarray) -> np.ndarray:
-        return (embeddings - self.mean) / self.spread
+        keys = np.empty_like(embeddings)
+        _rules.normalise(embeddings, self.mean, self.spread, keys)
+        return keys
 
     def states(self, rows: Any) -> np.ndarray:
         """The stored states of some entries (numbers or a slice), float32."""
