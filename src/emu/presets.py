@@ -74,6 +74,7 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
         "gridworld*",
         {
             "steps": 500_000,
+            "learner.gamma": 0.9,  # as in EMC's configuration of the example; with 0.99 going and staying look alike
             "rollout.epsilon_steps": 200_000,
             "learner.updates_per_call": 4,
             "eval.episodes": 30,
