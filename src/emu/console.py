@@ -35,6 +35,9 @@ def human_time(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+WINDOW = 15.0  # seconds over which the speed is measured: compiling should not weigh on it for long
+
+
 class Progress:
     """Live progress on a terminal; on a pipe or in a log file, a plain line per test."""
 
@@ -43,7 +46,7 @@ class Progress:
         self._bar: Bar | None = None
         self._win = float("nan")
         self._return = float("nan")
-        self._recent: deque[tuple[float, int]] = deque(maxlen=64)
+        self._recent: deque[tuple[float, int]] = deque()
         self._extra = ""
 
     def header(self, config: Config, trainer: Trainer) -> None:
@@ -88,6 +91,8 @@ class Progress:
 
     def update(self, step: int, epsilon: float, episodes: int, extra: str = "") -> None:
         self._recent.append((time.monotonic(), step))
+        while len(self._recent) > 2 and self._recent[-1][0] - self._recent[1][0] > WINDOW:
+            self._recent.popleft()
         self._extra = extra
         if self._bar is not None:
             rate = self.rate()
