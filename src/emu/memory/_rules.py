@@ -89,17 +89,15 @@ def _write(grid, store, steps, row, i, value):
 
 
 @compiled
-def _room(grid, store, tally):
-    """A free entry: an unused one, or the least recently used one, emptied."""
+def _room(store):
+    """A free entry, and whether it is still in the index: an unused one, or else the least recently used one."""
     size = store.ends[SIZE]
     if size < store.times.shape[0]:
         store.ends[SIZE] = size + 1
-        return size
+        return size, False
     i = store.ends[OLDEST]
     _detach(store, i)
-    remove(grid, i)
-    tally[EVICTED] += 1
-    return i
+    return i, True
 
 
 @entry_point
@@ -113,28 +111,34 @@ def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, 
             value, desirable = 0.0, steps.desirable[row]
         value = steps.rewards[row] + gamma * value
         rounded = np.float32(value)
+
         i, _ = nearest(grid, steps.keys[row])
-        if i == END:
-            i = _room(grid, store, tally)
+        added, was_desirable, shifted, leaves = i == END, False, False, False
+        if added:
+            i, leaves = _room(store)
+            tally[EVICTED] += leaves
+        else:
+            was_desirable = store.desirable[i]
+            shifted = leaves = desirable and not was_desirable
+        if leaves:
+            remove(grid, i)
+        if added or shifted:
             _write(grid, store, steps, row, i, rounded)
+
+        if added:
             store.desirable[i] = desirable
             store.counts[i, VISITS] = 1
             store.counts[i, DESIRABLE_VISITS] = 1 if desirable and count_new_desirable else 0
             _append(store, i)
-            tally[ADDED] += 1
-            continue
-        tally[MATCHED] += 1
-        store.counts[i, VISITS] += 1
-        store.counts[i, DESIRABLE_VISITS] += 1 if desirable else 0
-        was_desirable = store.desirable[i]
-        if desirable and not was_desirable:
-            store.desirable[i] = True
-            remove(grid, i)
-            _write(grid, store, steps, row, i, rounded)
-            tally[PROPAGATED] += 1
-        elif store.best_return[i] < rounded:
-            store.best_return[i] = rounded
-        _touch(store, i)
+        else:
+            store.desirable[i] = was_desirable or shifted
+            store.counts[i, VISITS] += 1
+            store.counts[i, DESIRABLE_VISITS] += 1 if desirable else 0
+            store.best_return[i] = max(store.best_return[i], rounded)
+            _touch(store, i)
+        tally[ADDED] += added
+        tally[MATCHED] += not added
+        tally[PROPAGATED] += shifted
         desirable = desirable or (backward_propagation and was_desirable)
     return kept
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from emu.memory._compile import compiled
 
-LEAF = 16  # entries in a leaf, and in a plain chain before it becomes a tree
+LEAF = 15  # entries in a leaf (one more while it is being split), and in a plain chain before it becomes a tree
 END = -1  # end of a list
 KIND, CHILD, COUNT, BUILT = 0, 1, 2, 3  # columns of `node`; the children are CHILD and CHILD + 1
 IS_LEAF = -1  # KIND of a leaf; otherwise the dimension split, or D: split by entry number
@@ -29,7 +29,7 @@ class Tree(NamedTuple):
     node: np.ndarray  # (nodes, 4) int32
     cut: np.ndarray  # (nodes,) float64: keys below it are on the left; exact for a float32 and for an entry number
     box: np.ndarray  # (nodes, 2, D) float32: lowest and highest coordinates below a node; never too tight
-    leaf: np.ndarray  # (nodes, LEAF) int32: the entries of a leaf
+    leaf: np.ndarray  # (nodes, LEAF + 1) int32: the entries of a leaf
     counters: np.ndarray  # (2,) int64
     stack: np.ndarray  # (STACK, 3) int64: nodes put aside while walking a tree (one caller at a time)
     stack_gap: np.ndarray  # (STACK,) float64
@@ -44,7 +44,7 @@ def empty_tree(capacity: int, dim: int) -> Tree:
         np.empty((nodes, 4), np.int32),
         np.empty(nodes, np.float64),
         np.empty((nodes, 2, dim), np.float32),
-        np.empty((nodes, LEAF), np.int32),
+        np.empty((nodes, LEAF + 1), np.int32),
         np.array([END, 0], np.int64),
         np.empty((STACK, 3), np.int64),
         np.empty(STACK, np.float64),
@@ -327,15 +327,9 @@ def _grow_box(tree, keys, n, i):
 @compiled
 def tree_insert(tree, keys, n, i):
     """Add entry i (its key already written) below node n."""
-    lopsided = np.int64(END)
+    crowded = np.int64(END)  # the highest node to be built anew: lopsided, or a leaf with an entry too many
     while True:
         kind = tree.node[n, KIND]
-        if kind == IS_LEAF and tree.node[n, COUNT] == LEAF:
-            tree.scratch[LEAF] = i
-            for j in range(LEAF):
-                tree.scratch[j] = tree.leaf[n, j]
-            tree_build(tree, keys, n, np.int64(LEAF + 1))
-            break
         apart = kind == keys.shape[1] and not _is_copy(tree, keys, n, i)
         if apart:
             _divide_duplicates(tree, keys, n, i)
@@ -346,15 +340,17 @@ def tree_insert(tree, keys, n, i):
             break
         if kind == IS_LEAF:
             tree.leaf[n, count - 1] = i
+            if count > LEAF and crowded == END:
+                crowded = n
             break
         child = _child_of(tree, keys, n, i)
         # rebuilding only after the subtree grew by half keeps the cost per insertion logarithmic
         grown = 2 * count > 3 * tree.node[n, BUILT] + LEAF
-        if lopsided == END and grown and 4 * tree.node[child, COUNT] > 3 * count:
-            lopsided = n
+        if crowded == END and grown and 4 * tree.node[child, COUNT] > 3 * count:
+            crowded = n
         n = child
-    if lopsided != END:
-        _rebuild(tree, keys, lopsided)
+    if crowded != END:
+        _rebuild(tree, keys, crowded)
 
 
 @compiled
