@@ -22,6 +22,8 @@ from emu.memory._tree import (
     take_pair,
     tree_build,
     tree_insert,
+    tree_plant,
+    tree_rebuild,
     tree_remove,
     tree_search,
 )
@@ -130,35 +132,28 @@ def _next_corner(total, which, c):
 
 
 @compiled
-def nearest(grid, y):
-    """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none."""
-    total, cells = _corner(grid, y)
-    best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, grid.limit, np.int64(END))
-    if cells > 1:
-        crossed, which = _crossed(grid, y)
-        if crossed < 0:
-            return _nearest_far_out(grid, y)
-        for c in range(1, cells):
-            total = _next_corner(total, which, c)
-            best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, best, best_id)
-    return best_id, best
+def _far_corner(grid, y, c):
+    """Cell c of all that are touched, counted dimension by dimension, whatever their number."""
+    total = np.int64(0)
+    for d in range(y.shape[0]):
+        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
+        width = _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
+        total += (low + c % width) * WEIGHTS[d]
+        c //= width
+    return total
 
 
 @compiled
-def _nearest_far_out(grid, y):
-    """As `nearest`, for keys so large that any number of cells may be touched in a dimension."""
-    cells = 1
-    for d in range(y.shape[0]):
-        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
-        cells *= _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
+def nearest(grid, y):
+    """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none."""
+    total, cells = _corner(grid, y)
     best, best_id = grid.limit, np.int64(END)
+    crossed, which = 0, np.int64(0)
     for c in range(cells):
-        total, rest = np.int64(0), c
-        for d in range(y.shape[0]):
-            low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
-            width = _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
-            total += (low + rest % width) * WEIGHTS[d]
-            rest //= width
+        if c > 0:
+            if c == 1:
+                crossed, which = _crossed(grid, y)
+            total = _next_corner(total, which, c) if crossed >= 0 else _far_corner(grid, y, c)
         best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, best, best_id)
     return best_id, best
 
@@ -172,48 +167,37 @@ def fetch_ahead(grid, keys, start):
     kept = 0.0
     for q in range(start, min(start + BLOCK, keys.shape[0])):
         total, cells = _corner(grid, keys[q])
-        i = grid.head[np.int64(_hash(total) & grid.mask)]
-        if i >= 0:
-            kept += grid.keys[i, 0] + grid.following[i]
-        if cells > 1:
-            _, which = _crossed(grid, keys[q])
-            for c in range(1, min(cells, 16)):
+        which = np.int64(0)
+        for c in range(min(cells, 16)):
+            if c > 0:
+                if c == 1:
+                    _, which = _crossed(grid, keys[q])
                 total = _next_corner(total, which, c)
-                i = grid.head[np.int64(_hash(total) & grid.mask)]
-                if i >= 0:
-                    kept += grid.keys[i, 0] + grid.following[i]
+            i = grid.head[np.int64(_hash(total) & grid.mask)]
+            if i >= 0:
+                kept += grid.keys[i, 0] + grid.following[i]
     return kept
 
 
 @compiled
 def insert(grid, i):
-    """Add entry i; its key is already in `keys`."""
+    """Add entry i; its key is already in `keys`. Returns a tree's node that is to be built anew, or END."""
     bucket = _bucket(grid, grid.keys, i)
     first = np.int64(grid.head[bucket])
     if first < END:
         grid.following[i] = END
-        tree_insert(grid.tree, grid.keys, ABSENT - first, i)
-        return
-    length, j = np.int64(1), first
+        return tree_insert(grid.tree, grid.keys, ABSENT - first, i)
+    length, j = 1, first
     while j != END:
         length += 1
         j = np.int64(grid.following[j])
     grid.following[i] = first
     grid.head[bucket] = i
-    if length > LEAF:
-        _plant(grid, bucket, length)
-
-
-@compiled
-def _plant(grid, bucket, length):
-    """Turn the chain of a bucket into a tree."""
-    tree, i = grid.tree, grid.head[bucket]
-    for j in range(length):
-        tree.scratch[j] = i
-        i = grid.following[i]
-    n = take_pair(tree)
-    tree_build(tree, grid.keys, n, length)
+    if length <= LEAF:
+        return np.int64(END)
+    n = tree_plant(grid.tree, grid.following, i)
     grid.head[bucket] = ABSENT - n
+    return n
 
 
 @compiled
@@ -247,7 +231,9 @@ def query_batch(grid, queries, ids, gaps):
 def insert_batch(grid, ids, keys):
     for j in range(ids.shape[0]):
         copy_row(keys, j, grid.keys, ids[j])
-        insert(grid, np.int64(ids[j]))
+        crowded = insert(grid, np.int64(ids[j]))
+        if crowded != END:
+            tree_rebuild(grid.tree, grid.keys, crowded)
 
 
 @entry_point
@@ -268,7 +254,9 @@ def query_or_insert_batch(grid, keys, first_free, ids):
             found = first_free
             first_free += 1
             copy_row(keys, q, grid.keys, found)
-            insert(grid, found)
+            crowded = insert(grid, found)
+            if crowded != END:
+                tree_rebuild(grid.tree, grid.keys, crowded)
         ids[q] = found
     return first_free, kept
 
@@ -293,9 +281,12 @@ def build(grid, count, length):
         if length[bucket] > LEAF:
             entries, i = np.int64(0), grid.head[bucket]
             while i != END:
+                grid.tree.scratch[entries] = i
                 entries += 1
                 i = grid.following[i]
-            _plant(grid, bucket, entries)
+            n = take_pair(grid.tree)
+            tree_build(grid.tree, grid.keys, n, entries)
+            grid.head[bucket] = ABSENT - n
             overfull -= 1
         bucket += 1
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from emu.memory._compile import compiled, entry_point
 from emu.memory._grid import BLOCK, fetch_ahead, insert, nearest, remove
-from emu.memory._tree import END, copy_row
+from emu.memory._tree import END, copy_row, tree_rebuild
 
 SIZE, OLDEST, NEWEST = 0, 1, 2  # places in `ends`
 OLDER, NEWER = 0, 1  # columns of `links`
@@ -79,13 +79,12 @@ def _touch(store, i):
 
 @compiled
 def _write(grid, store, steps, row, i, value):
-    """Put the step's state, time, embedding, key and return into entry i, and i into the index."""
+    """Put the step's state, time, embedding, key and return into entry i."""
     copy_row(steps.states, row, store.states, i)
     store.times[i] = steps.times[row]
     copy_row(steps.embeddings, row, store.embeddings, i)
     store.best_return[i] = value
     copy_row(steps.keys, row, grid.keys, i)
-    insert(grid, i)
 
 
 @compiled
@@ -124,6 +123,9 @@ def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, 
             remove(grid, i)
         if added or shifted:
             _write(grid, store, steps, row, i, rounded)
+            crowded = insert(grid, i)
+            if crowded != END:
+                tree_rebuild(grid.tree, grid.keys, crowded)
 
         if added:
             store.desirable[i] = desirable

@@ -250,7 +250,7 @@ def tree_build(tree, keys, n, stop):
 
 
 @compiled
-def _rebuild(tree, keys, root):
+def tree_rebuild(tree, keys, root):
     """Collect the entries below root, free all nodes but root itself, build the tree anew."""
     filled, depth, n = np.int64(0), 0, root
     while True:
@@ -326,8 +326,12 @@ def _grow_box(tree, keys, n, i):
 
 @compiled
 def tree_insert(tree, keys, n, i):
-    """Add entry i (its key already written) below node n."""
-    crowded = np.int64(END)  # the highest node to be built anew: lopsided, or a leaf with an entry too many
+    """Add entry i (its key already written) below node n.
+
+    Returns the highest node that is to be built anew, lopsided or a leaf with an entry too many, or END. The kernels
+    that Python calls do that: code called deep inside others is optimised by the compiler once a level.
+    """
+    crowded = np.int64(END)
     while True:
         kind = tree.node[n, KIND]
         apart = kind == keys.shape[1] and not _is_copy(tree, keys, n, i)
@@ -349,8 +353,20 @@ def tree_insert(tree, keys, n, i):
         if crowded == END and grown and 4 * tree.node[child, COUNT] > 3 * count:
             crowded = n
         n = child
-    if crowded != END:
-        _rebuild(tree, keys, crowded)
+    return crowded
+
+
+@compiled
+def tree_plant(tree, following, i):
+    """A tree of one leaf from the chain starting at entry i, one entry too many; to be built anew."""
+    n, count = take_pair(tree), 0
+    while i != END:
+        tree.leaf[n, count] = i
+        count += 1
+        i = np.int64(following[i])
+    tree.node[n, KIND] = IS_LEAF
+    tree.node[n, COUNT] = count
+    return n
 
 
 @compiled
