@@ -36,13 +36,13 @@ def strike(r: Roster, w: World, alive: Array, quarry: Quarry, jitter: Array) -> 
     armed = quarry.valid & ~r.healer
     in_range = armed & (d2 <= quarry.reach**2) & (quarry.reach > 0)
     in_slop = armed & (d2 <= (quarry.reach + r.slop) ** 2) & (quarry.reach > 0)
-    cooldown = jnp.maximum(w.cooldown - 1.0, 0.0)
+    cooldown = jnp.where(w.cooldown > 0, w.cooldown - 1.0, 0.0)  # the fraction left over shortens the next period
     winding = w.windup > 0
     start = in_range & ~winding & (cooldown <= 0)
     left = jnp.where(start, r.windup, w.windup - 1.0)
     under_way = (winding | start) & in_slop
     launched = under_way & (left <= 0)
-    waited = np.ceil(r.windup)
+    broken_off = winding & ~in_slop
     in_flight = (w.flight > 0) & (alive | ~r.channeled)
     flight = jnp.where(in_flight, jnp.maximum(w.flight - 1.0, 0.0), 0.0)
     landed = in_flight & (flight <= 0)
@@ -56,7 +56,7 @@ def strike(r: Roster, w: World, alive: Array, quarry: Quarry, jitter: Array) -> 
         engaged=(in_range | under_way | (w.backswing > 0)) & ~r.healer,
     )
     return w._replace(
-        cooldown=jnp.where(launched, r.period + jitter - waited, cooldown),
+        cooldown=jnp.where(start, cooldown + r.period + jitter, jnp.where(broken_off, 0.0, cooldown)),
         windup=jnp.where(under_way & ~launched, left, 0.0),
         backswing=backswing,
         target=quarry.number,

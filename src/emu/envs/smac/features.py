@@ -196,6 +196,11 @@ def last_actions(last_action: Array, n_actions: int) -> Array:
     return (last_action[:, None] == np.arange(n_actions)).astype(jnp.float32)
 
 
+def reloading(r: Roster, w: World) -> Array:
+    """Loops until the allies' weapons are ready, as the game reports them: from the shot on, not during wind-up."""
+    return jnp.where(w.windup[r.ally] > 0, 0.0, jnp.maximum(w.cooldown[r.ally], 0.0))
+
+
 def global_state(r: Roster, w: World, shape: Layout, last_action: Array, step: Array, limit: int) -> Array:
     """(S,) float32: allies, enemies, last actions."""
     alive = (w.life > 0)[:, None]
@@ -203,7 +208,7 @@ def global_state(r: Roster, w: World, shape: Layout, last_action: Array, step: A
     centre = terrain.SIZE / 2
     x, y = ((p[:, None] - centre) / terrain.SIZE for p in (w.x, w.y))
     divisors = np.array([[u.cooldown_divisor] for u in r.units[r.ally]], np.float32)
-    charge = jnp.where(r.healer[r.ally], w.energy[r.ally][:, None], w.cooldown[r.ally][:, None]) / divisors
+    charge = jnp.where(r.healer[r.ally], w.energy[r.ally][:, None], reloading(r, w)[:, None]) / divisors
     life, *shield = _health(r, w, r.ally, shape.ally_shields)
     allies = jnp.concatenate([life, charge, x[r.ally], y[r.ally], *shield, ally_types], axis=1)
     life, *shield = _health(r, w, r.enemy, shape.enemy_shields)

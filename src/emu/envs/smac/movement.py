@@ -22,6 +22,7 @@ from emu.types import Array
 CONTACT = 0.06  # gap below which another unit is in the way
 AHEAD = 0.4  # cosine of the half angle in which a unit in contact blocks
 FURTHEST_BEARING = 1.9  # of blockers followed round, in the measure of `_bearing` (1 is abreast, 2 is behind)
+PUSHES = 3
 PUSH_LIMIT = 0.3
 STIFFNESS = 0.475  # share of an overlap that a standing unit leaves to a moving one, above one half
 ARRIVED = 0.5
@@ -35,14 +36,13 @@ def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orde
     standing = alive & (engaged | r.building)
     slow = w.vx * w.vx + w.vy * w.vy < (SLOW * r.speed) ** 2
     side = jnp.where(w.side == 0, _outwards(r, w, alive, dx, dy), w.side)
-    in_the_way = (standing | (walking & slow), alive & (slow | ~walking))
-    blocked, sx, sy = _steer(r, w, side, dx, dy, walking, *in_the_way)
+    blocked, sx, sy = _steer(r, w, side, dx, dy, walking, standing | (walking & slow))
+    step = jnp.where(blocked & slow, 0.5 * step, step)  # press less where there is no way through
     vx, vy = sx * step, sy * step
     if r.flying.any():
         vx, vy = _inertia(r, w, vx, vy)
     x, y = w.x + vx, w.y + vy
-    px, py = _push(r, x, y, alive, walking, standing)
-    x, y = _stay_on_ground(r, x + px, y + py)
+    x, y = jax.lax.fori_loop(0, PUSHES, lambda _, at: _apart(r, *at, alive, walking, standing), (x, y))
     side = jnp.where(walking & (blocked | (w.side != 0)), side, 0.0)
     return w._replace(x=x, y=y, vx=x - w.x, vy=y - w.y, side=side)
 
@@ -81,18 +81,16 @@ def _order_goal(r: Roster, w: World, orders: Orders) -> tuple[Array, Array]:
     return jnp.concatenate([ax, ex]), jnp.concatenate([ay, ey])
 
 
-def _steer(r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Array, stuck: Array, rooted: Array):
-    """Turn blocked units along the outline of what blocks them: `stuck` friends and `rooted` opponents."""
+def _steer(r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Array, stuck: Array):
+    """Turn blocked units along the outline of the stuck friends in front of them; opponents are not walked round."""
     all_units = slice(0, r.n)
-    touching = (r.separation[None] + r.separation[:, None] + CONTACT) ** 2 * r.collides[..., None]
-    friends = r.friends[..., None]
+    touching = (r.separation[None] + r.separation[:, None] + CONTACT) ** 2 * (r.collides & r.friends)[..., None]
 
     def visit(carry: Any, j: Any) -> Any:
         blocked, furthest = carry
         ox, oy = w.x[j] - w.x, w.y[j] - w.y
         d2 = ox * ox + oy * oy
-        in_the_way = jnp.where(column(friends, all_units, j), stuck[j], rooted[j])
-        contact = in_the_way & (d2 < column(touching, all_units, j))
+        contact = stuck[j] & (d2 < column(touching, all_units, j))
         inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
         cosine = (dx * ox + dy * oy) * inverse
         sine = side * (dx * oy - dy * ox) * inverse
@@ -135,10 +133,10 @@ def _inertia(r: Roster, w: World, vx: Array, vy: Array) -> tuple[Array, Array]:
     return w.vx + ax * scale, w.vy + ay * scale
 
 
-def _push(
+def _apart(
     r: Roster, x: Array, y: Array, alive: Array, walking: Array, standing: Array
 ) -> tuple[Array, Array]:
-    """Displacement that resolves overlaps; the one who stands moves least."""
+    """Push overlapping units apart, the standing ones least, and everybody back onto the ground."""
     everyone = slice(0, r.n)
     least = (r.separation[None] + r.separation[:, None]) * r.collides[..., None]
     friends = r.friends[..., None]
@@ -158,7 +156,7 @@ def _push(
     px, py = fold(range(r.n), visit, (jnp.zeros_like(x), jnp.zeros_like(y)))
     size = jnp.sqrt(px * px + py * py + 1e-12)
     scale = jnp.where(alive & ~r.building, jnp.minimum(1.0, PUSH_LIMIT / size), 0.0)
-    return px * scale, py * scale
+    return _stay_on_ground(r, x + px * scale, y + py * scale)
 
 
 def _stay_on_ground(r: Roster, x: Array, y: Array) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from emu.envs.smac import features
 from emu.envs.smac.env import SmacEnv, State
 from emu.envs.smac.simulate import FIRST_TARGET, MOVES
 from emu.errors import EnvError, did_you_mean
@@ -57,7 +58,7 @@ def kite(env: SmacEnv, state: State, key: Array) -> Array:
     close = jnp.argmin(jnp.where(alive, d2, jnp.inf), axis=1)
     dx = world.x[r.ally] - world.x[r.enemy][close]
     dy = world.y[r.ally] - world.y[r.enemy][close]
-    reloading = (world.cooldown[r.ally] > 4) & (jnp.min(jnp.where(alive, d2, jnp.inf), axis=1) < 25.0)
+    reloading = (features.reloading(r, world) > 4) & (jnp.min(jnp.where(alive, d2, jnp.inf), axis=1) < 25.0)
     retreat = _walk(env, state, dx, dy)
     return jnp.where(reloading & (world.life[r.ally] > 0) & ~_healers(env), retreat, fight).astype(jnp.int32)
 

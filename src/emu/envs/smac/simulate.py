@@ -59,11 +59,14 @@ def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
     ]
     first = np.where(r.healer[r.ally], 0, r.n_allies).astype(np.int32)
     target = jnp.where(action >= FIRST_TARGET, action - FIRST_TARGET + first, -1).astype(jnp.int32)
-    changed = target != w.target[r.ally]
-    rest = slice(r.n_allies, r.n)
-    windup = jnp.concatenate([jnp.where(changed, 0.0, w.windup[r.ally]), w.windup[rest]])
-    backswing = jnp.concatenate([jnp.zeros_like(w.backswing[r.ally]), w.backswing[rest]])
-    return w._replace(windup=windup, backswing=backswing), Orders(*direction, target)
+    changed = (target != w.target[r.ally]) & (w.windup[r.ally] > 0)
+    new = {
+        "windup": jnp.where(changed, 0.0, w.windup[r.ally]),
+        "cooldown": jnp.where(changed, 0.0, w.cooldown[r.ally]),
+        "backswing": jnp.zeros_like(w.backswing[r.ally]),
+    }
+    told = {name: jnp.concatenate([array, getattr(w, name)[r.enemy]]) for name, array in new.items()}
+    return w._replace(**told), Orders(*direction, target)
 
 
 def _advance_many(spec: MapSpec, w: World, action: Array, jitter: Array) -> World:

@@ -78,7 +78,7 @@ class UnitType:
 ZERG_REGENERATION = 0.2734
 SHIELD_DELAY = 10.0
 SHIELD_RATE = 2.0
-SCAN_RANGE = 7.0
+SCAN_RANGE = 6.0
 
 UNITS: dict[str, UnitType] = {
     unit.name: unit

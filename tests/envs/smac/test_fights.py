@@ -1,0 +1,236 @@
+"""Hand-computed fights, loop by loop, and the physical rules: cliffs, bodies, symmetry."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from emu.envs.smac import terrain
+from emu.envs.smac.env import SmacEnv
+from emu.envs.smac.maps import MAPS
+from emu.envs.smac.players import play
+from emu.envs.smac.simulate import advance, fresh_world
+from emu.envs.smac.terrain import OPEN
+
+from . import field as f
+from .field import Fight, field
+
+
+def test_marine_against_marine_to_the_loop():
+    fight = Fight(field([("marine", 10, 16)], [("marine", 14, 16)]))
+    assert fight.loops(1, f.ATTACK).life.tolist() == [45, 45]  # wind-up of 0.8 loops
+    assert fight.loops(1, f.ATTACK).life.tolist() == [39, 39]
+    assert fight.loops(13, f.ATTACK).life.tolist() == [39, 39]
+    assert fight.loops(1, f.ATTACK).life.tolist() == [33, 33]  # period of 13.77 loops: every 14th
+    assert fight.loops(82, f.ATTACK).life.tolist() == [3, 3]
+    assert fight.loops(1, f.ATTACK).life.tolist() == [0, 0]  # eighth hit in loop 1 + ceil(7 * 13.77) + 1; both die
+
+
+@pytest.mark.parametrize("jitter, period", [(-0.99, 13), (0.0, 14), (1.99, 16)])
+def test_jitter_changes_the_period(jitter, period):
+    fight = Fight(field([("marine", 10, 16)], [("marine", 14, 16)])).loops(2, f.ATTACK, jitter=jitter)
+    assert fight.loops(period - 1, f.ATTACK, jitter=jitter).life[1] == 39
+    assert fight.loops(1, f.ATTACK, jitter=jitter).life[1] == 33
+
+
+def test_stalker_on_zealot_shield_first_then_armour():
+    spec = field([("stalker", 10, 16)], [("zealot", 15, 16)])
+    fight = Fight(spec).loops(7, f.ATTACK)
+    assert fight.shield[1] == 50  # wind-up of 2.7 loops, then the missile flies for four
+    assert fight.loops(1, f.ATTACK).health[1] == 140
+    breaking = Fight(spec, shield={1: 4.0}).loops(8, f.ATTACK)
+    assert (breaking.shield[1], breaking.life[1]) == (0, 95)  # 4 on the shield, 6 - 1 on life
+    bare = Fight(spec, shield={1: 0.0}).loops(8, f.ATTACK)
+    assert bare.life[1] == 91
+
+
+def test_stalker_has_a_bonus_against_armoured():
+    fight = Fight(field([("stalker", 10, 16)], [("stalker", 15, 16)])).loops(9, f.ATTACK)
+    assert fight.shield[1] == 80 - 14
+
+
+def test_zealot_hits_twice():
+    fight = Fight(field([("zealot", 10, 16)], [("marauder", 11, 16)])).loops(1, f.ATTACK)
+    assert fight.life[1] == 125 - 7  # at once, less one armour
+    assert fight.loops(4, f.ATTACK).life[1] == 118
+    assert fight.loops(1, f.ATTACK).life[1] == 111  # .28 s later
+
+
+def test_second_hit_of_a_dead_zealot_is_lost():
+    spec = field([("zealot", 10, 16)], [("marauder", 11, 16)])
+    fight = Fight(spec).loops(1, f.ATTACK)
+    fight.world = fight.world._replace(life=fight.world.life.at[0].set(0.0))
+    assert fight.loops(8, f.ATTACK).life[1] == 118
+
+
+def test_medivac_heals_and_spends_energy():
+    spec = field([("marine", 10, 16), ("medivac", 11, 16)], [("marine", 30, 30)])
+    fight = Fight(spec, life={0: 20.0}).loops(16, f.STOP, f.ATTACK)
+    assert fight.life[0] == pytest.approx(29, abs=1e-4)
+    assert fight.energy[1] == pytest.approx(50 - 9 * 0.33 + 0.5625, abs=1e-3)
+    assert Fight(spec, life={0: 20.0}, energy={1: 4.0}).loops(8, f.STOP, f.ATTACK).life[0] == 20  # too tired to begin
+
+
+def test_medivac_keeps_a_marine_alive():
+    spec = field([("marine", 10, 16), ("medivac", 11, 16)], [("marine", 14, 16)])
+    fight = Fight(spec).loops(110, f.ATTACK, f.ATTACK)
+    assert fight.life[2] == 0 and fight.life[0] > 30
+
+
+def test_enemy_medivac_tends_the_most_hurt_friend_by_itself():
+    spec = field([("marine", 2, 2)], [("marine", 20, 16), ("marine", 20, 18), ("medivac", 20, 17)])
+    fight = Fight(spec, life={1: 30.0, 2: 10.0}).loops(16)
+    assert fight.life[1:3].tolist() == pytest.approx([30, 19])
+
+
+def test_colossus_hits_a_bar_across_its_shot():
+    places = [(15, 14.9), (15, 16), (15, 17), (15, 19), (16.2, 16)]
+    spec = field([("colossus", 10, 16)], [("zergling", x, y) for x, y in places])
+    fight = Fight(spec, flight={0: 1.0}, aim={0: 2}).loops(1)
+    assert fight.r.spawn[1:].tolist() == pytest.approx(np.array(places, np.float32).tolist())
+    assert (fight.life[1:] < 35).tolist() == [True, True, True, False, False]
+    assert fight.life[1] == 0  # twice 20
+
+
+def test_baneling_blast_hits_all_opponents_around_and_kills_itself():
+    places = [("marine", 7, 16), ("marine", 10, 18.5), ("marine", 10.9, 16), ("marauder", 12, 16)]
+    fight = Fight(field([("baneling", 10, 16)], places)).loops(1, f.ATTACK + 2)
+    assert fight.life.tolist() == [0, 45, 10, 10, 125 - 19]  # 35 to light units, 20 less armour to the marauder
+
+
+def test_killed_baneling_explodes():
+    spec = field([("baneling", 10, 16)], [("marine", 12, 16)])
+    fight = Fight(spec, life={0: 1.0}, windup={1: 0.5}).loops(1)
+    assert fight.life.tolist() == [0, 45]
+    assert fight.loops(1).life.tolist() == [0, 10]
+    assert fight.loops(5).life.tolist() == [0, 10]  # once
+
+
+def test_shield_comes_back_ten_seconds_after_the_last_hit():
+    fight = Fight(field([("stalker", 2, 2)], [("marine", 30, 30)]), shield={0: 50.0}).loops(159)
+    assert fight.shield[0] == 50
+    assert fight.loops(1).shield[0] == 50.125
+    assert fight.loops(8).shield[0] == 51.125  # one point a step
+
+
+def test_zerg_regenerate_but_not_beyond_their_life():
+    fight = Fight(field([("hydralisk", 2, 2)], [("marine", 30, 30)]), life={0: 70.0}).loops(160)
+    assert fight.life[0] == pytest.approx(72.734, abs=1e-2)
+
+
+def test_allies_do_nothing_on_their_own_and_enemies_answer():
+    fight = Fight(field([("marine", 10, 16)], [("marine", 14, 16)])).loops(40)
+    assert fight.life[1] == 45 and fight.life[0] < 45
+
+
+def test_enemy_out_of_scan_hunts_whoever_hits_it():
+    spec = field([("marine", 10, 16)], [("zealot", 25, 16)])
+    assert Fight(spec).loops(8).x[1] == 25
+    assert Fight(spec, foe={1: 0}).loops(8).x[1] < 24
+
+
+def test_new_order_cancels_the_wind_up():
+    fight = Fight(field([("stalker", 10, 16)], [("zealot", 15, 16)])).loops(2, f.ATTACK)
+    assert fight.loops(8, f.WEST).flight[0] == 0 and fight.health[1] == 150
+
+
+def test_moves_cover_the_speed_of_eight_loops():
+    fight = Fight(field([("marine", 10, 16), ("stalker", 12, 10)], [("marine", 30, 30)])).loops(8, f.EAST, f.NORTH)
+    assert fight.x[0] == pytest.approx(10 + 1.125, abs=1e-4)
+    assert fight.y[1] == pytest.approx(10 + 1.4766, abs=1e-3)
+
+
+def test_medivac_gathers_speed():
+    fight = Fight(field([("medivac", 10, 16)], [("marine", 30, 30)])).loops(8, f.EAST)
+    assert 10.2 < fight.x[0] < 10.5
+
+
+def test_kiting_works_for_a_stalker_against_a_zealot():
+    spec = dataclasses.replace(field([("stalker", 16, 16)], [("zealot", 22, 16)]), attack=(16.0, 16.0), limit=250)
+    env = SmacEnv(spec)
+    assert play(env, "kite", 8)["win_rate"] == 1.0
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """Worlds of random battles where bodies and cliffs matter, (steps, E, N)."""
+
+    def run(name: str, steps: int):
+        env = SmacEnv(name)
+
+        def step(state, key):
+            keys = jax.random.split(key)
+            avail = env.avail(state)
+            action = jnp.argmax(jnp.where(avail, jax.random.uniform(keys[0], avail.shape), -1), axis=1)
+            state, _ = env.step(state, action, keys[1])
+            return state, state.world
+
+        keys = jax.random.split(jax.random.key(3), 8)
+        start = jax.vmap(env.reset)(keys)
+        rolled = jax.jit(lambda s, k: jax.lax.scan(lambda s, k: jax.vmap(step)(s, jax.random.split(k, 8)), s, k))
+        return env.roster, jax.device_get(rolled(start, jax.random.split(jax.random.key(4), steps))[1])
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["corridor"])
+def test_nobody_walks_into_cliffs_or_into_another_ones_core(crowd, name):
+    r, w = crowd(name, 30)
+    alive = w.life > 0
+    on_ground = np.asarray(terrain.walkable(r.terrain, w.x, w.y))
+    assert on_ground[alive].all()
+    distance = np.hypot(w.x[..., :, None] - w.x[..., None, :], w.y[..., :, None] - w.y[..., None, :])
+    both = alive[..., :, None] & alive[..., None, :] & r.collides
+    relative = (distance / (r.separation + r.separation.T))[both]
+    assert relative.min() > 0.45
+    assert np.mean(relative[relative < 1.1] > 0.8) > 0.97
+
+
+def test_units_find_their_way_round_the_plateau():
+    points = terrain.next_point(
+        terrain.PLATEAU, *(jnp.array([[v]]) for v in (10.0, 10.0, 16.0, 16.0)), np.array([[0.375]], np.float32)
+    )
+    assert [float(p[0, 0]) for p in points] == pytest.approx([3.4, 11.6])
+    straight = terrain.next_point(
+        terrain.PLATEAU, *(jnp.array([[v]]) for v in (10.0, 8.0, 20.0, 10.0)), np.array([[0.375]], np.float32)
+    )
+    assert [float(p[0, 0]) for p in straight] == [20.0, 10.0]
+
+
+def test_pathing_grid_of_the_strip_and_the_corridor():
+    strip = terrain.walkable_cells(MAPS["3m"].terrain)
+    assert strip[8:24].all() and not strip[:8].any() and not strip[24:].any()
+    corridor = terrain.walkable_cells(terrain.CORRIDOR)
+    assert corridor[12:14, 12:14].all() and corridor[2:12, 2:12].all() and not corridor[12:14, 16:].any()
+
+
+def test_swapped_sides_give_the_mirrored_battle():
+    rng = np.random.default_rng(0)
+    allies = [("marine", *p) for p in rng.uniform(7, 11, (4, 2)) + [0, 5]]
+    enemies = [("marine", *p) for p in rng.uniform(14, 18, (5, 2)) + [0, -2]]
+
+    def turned(side):
+        return [(name, 32 - x, 32 - y) for name, x, y in side]
+
+    here = dataclasses.replace(field(allies, enemies), attack=(9.0, 14.0), terrain=OPEN)
+    there = dataclasses.replace(field(turned(allies), turned(enemies)), attack=(23.0, 18.0), terrain=OPEN)
+    worlds = []
+    for spec, turn in ((here, False), (there, True)):
+        env = SmacEnv(spec)
+        r, world = env.roster, fresh_world(env.roster)
+        run = jax.jit(advance(spec))
+        plan = np.random.default_rng(1)
+        for _ in range(14):
+            action = plan.integers(1, 11, r.n_allies)
+            if turn:
+                moves = {2: 3, 3: 2, 4: 5, 5: 4}
+                action = np.array([moves.get(a, a if a < 6 else 6 + r.n_enemies - 1 - (a - 6)) for a in action])[::-1]
+            world = run(world, jnp.asarray(action, jnp.int32), jnp.zeros(r.n))
+        both = [np.stack([world.x, world.y, world.life], 1)[rows] for rows in (r.ally, r.enemy)]
+        worlds.append([side[::-1] * [-1, -1, 1] + [32, 32, 0] if turn else side for side in both])
+    for side, mirrored in zip(*worlds, strict=True):
+        np.testing.assert_allclose(side, mirrored, atol=0.02)
