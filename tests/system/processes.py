@@ -17,15 +17,19 @@ def command(*words: Any) -> list[str]:
     return [sys.executable, "-m", "emu.cli", *map(str, words)]
 
 
-def emu(*words: Any, columns: int = 200) -> subprocess.CompletedProcess[str]:
+def emu(*words: Any, **environment: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    environment = {**ENVIRONMENT, "COLUMNS": str(columns)}
-    return subprocess.run(command(*words), capture_output=True, text=True, env=environment, timeout=600)
+    return subprocess.run(command(*words), capture_output=True, text=True, env=around(environment), timeout=900)
 
 
-def start(*words: Any) -> subprocess.Popen[str]:
+def start(*words: Any, **environment: Any) -> subprocess.Popen[str]:
     """Start a command and leave it running."""
-    return subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command(*words), **pipes, text=True, env=around(environment))
+
+
+def around(changes: dict[str, Any]) -> dict[str, str]:
+    return ENVIRONMENT | {name: str(value) for name, value in changes.items()}
 
 
 def tiny_train(folder: Path, algo: str = "qmix", env: str = "gridworld/tiny", **changes: Any) -> list[str]:

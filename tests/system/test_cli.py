@@ -88,7 +88,7 @@ def test_help(capsys):
 
 
 def test_every_option_of_train_has_a_help_text():
-    done = emu("train", "--help", columns=80)  # narrow: one column of options, each text below its option
+    done = emu("train", "--help", COLUMNS=80)  # narrow: one column of options, each text below its option
     assert done.returncode == 0
     lines = [line.strip("│") for line in done.stdout.splitlines()]
     starts = [number for number, line in enumerate(lines) if line.startswith(" --")]

@@ -12,9 +12,9 @@ from .processes import emu, start, tiny_train
 SETTINGS = {"steps": 3_000, "log_interval": 40, "eval.interval": 200, "checkpoint.interval": 90}
 
 
-def life(folder, words, rng):
+def life(folder, words, rng, environment):
     """One process, killed at a random moment. True if it was; false if it came to its end before."""
-    process = start(*(["resume", folder] if (folder / "config.json").exists() else words))
+    process = start(*(["resume", folder] if (folder / "config.json").exists() else words), **environment)
     if rng.random() < 0.75:  # most deaths while it trains, tests and saves; the others while it starts or restores
         wait_for_life(folder, process)
         time.sleep(rng.uniform(0.0, 1.0))
@@ -45,18 +45,19 @@ def survive(tmp_path, algo, kills, seed):
     """Kill runs until there were so many kills; every run that came to its end must equal the undisturbed one."""
     rng = random.Random(seed)
     whole = tmp_path / "whole"
-    done = emu(*tiny_train(whole, algo, **SETTINGS))
+    cache = {"JAX_COMPILATION_CACHE_DIR": tmp_path / "jax"}  # a cache of its own, which a killed writer may leave torn
+    done = emu(*tiny_train(whole, algo, **SETTINGS), **cache)
     assert done.returncode == 0, done.stderr
     expected, count, number = (whole / "metrics.jsonl").read_bytes(), 0, 0
     while count < kills:
         folder = tmp_path / f"broken-{number}"
         words, number = tiny_train(folder, algo, **SETTINGS), number + 1
-        while count < kills and life(folder, words, rng):
+        while count < kills and life(folder, words, rng, cache):
             count += 1
             assert best_is_whole(folder)
         if not (folder / "config.json").exists():  # killed before it was a run
             continue
-        done = emu("resume", folder)
+        done = emu("resume", folder, **cache)
         assert done.returncode == 0, done.stderr
         assert (folder / "metrics.jsonl").read_bytes() == expected
     return count, number
