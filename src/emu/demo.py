@@ -81,7 +81,7 @@ def render_best(results: list[Result], path: Path) -> Path:
 
 def table_of(results: list[Result]) -> Table:
     table = Table(title=f"{ENV}, seed {SEED}, {SETTINGS['steps']:,} steps", title_justify="left")
-    for name in ("algorithm", "win rate at the end", "return at the end", "best return", "at step", "time"):
+    for name in ("algorithm", "last win rate", "last return", "best return", "at step", "time"):
         table.add_column(name, justify="left" if name == "algorithm" else "right")
     for result in results:
         table.add_row(
