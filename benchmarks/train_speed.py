@@ -4,7 +4,8 @@
     python benchmarks/train_speed.py --rows gridworld/qmix   # some
 
 A row trains for a while, throws the first part away (compilation, filling of the replay), and prints environment steps
-a second with one update of 32 episodes per episode, and the share of each part. Rollout alone is measured with 64 copies.
+a second with one update of 32 episodes per episode, and the share of each part. Rollout alone is measured with 64
+copies.
 `sized` is a stand-in with the sizes of 3s_vs_5z and episodes of exactly 100 steps.
 """
 
@@ -70,7 +71,9 @@ class Sized:
 envs.register("sized", Sized, "benchmark stand-in with the sizes of 3s_vs_5z")
 
 
-def measure_training(algo: str, env: str, warm_up: float, seconds: float, overrides: dict[str, Any]) -> dict[str, float]:
+def measure_training(
+    algo: str, env: str, warm_up: float, seconds: float, overrides: dict[str, Any]
+) -> dict[str, float]:
     """Steps and updates a second, and the seconds of each part, after the warm-up."""
     config = preset(algo, env, **{"steps": 10**9, "tensorboard": False, "eval.interval": 10_000, **overrides})
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +107,7 @@ def measure_rollout(env_name: str, copies: int = 64, chunk: int = 64, repeats: i
     """Steps a second of collecting alone, with the recurrent agent acting; median of several chunks."""
     env, devices = envs.make(env_name), Devices.of()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(preset("qmix", env_name, **{"tensorboard": False}), Path(folder), Progress(quiet=True))
+        trainer = Trainer(preset("qmix", env_name, tensorboard=False), Path(folder), Progress(quiet=True))
         learner, policy = trainer.learner, trainer.learner.policy(trainer.state)
     rollout = Rollout(env, learner, copies, chunk, devices)
     state = rollout.init(jax.random.PRNGKey(0))
@@ -133,10 +136,12 @@ def main(args: Args) -> None:
     out = Console(width=150)
     rows = args.rows or [f"{env}/{algo}" for env in ("gridworld", "sized") for algo in ALGORITHMS]
     parts = ("rollout", "memory", "sampling", "learner", "evaluation")
-    table = Table("row", "steps/s", "updates/s", *parts, "other", title="training, one update of 32 episodes per episode")
+    title = "training, one update of 32 episodes per episode"
+    table = Table("row", "steps/s", "updates/s", *parts, "other", title=title)
     for row in rows:
         env, _, algo = row.rpartition("/")
-        runs = [measure_training(algo, env, args.warm_up, args.seconds, {"devices": args.devices}) for _ in range(args.repeats)]
+        settings = (args.warm_up, args.seconds, {"devices": args.devices})
+        runs = [measure_training(algo, env, *settings) for _ in range(args.repeats)]
         figure = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         shares = [figure.get(part, 0.0) for part in parts]
         cells = [f"{share:.0%}" for share in [*shares, max(0.0, 1 - sum(shares))]]
@@ -145,7 +150,8 @@ def main(args: Args) -> None:
     out.print(table)
     out.print(f"rollout alone, gridworld, 64 copies: {measure_rollout('gridworld'):,.0f} steps/s", highlight=False)
     load = "/".join(f"{x:.1f}" for x in os.getloadavg())
-    out.print(f"{len(jax.devices())} x {jax.devices()[0].platform}, {os.cpu_count()} cores, load average {load}", highlight=False)
+    where = f"{len(jax.devices())} x {jax.devices()[0].platform}, {os.cpu_count()} cores"
+    out.print(f"{where}, load average {load}", highlight=False)
 
 
 if __name__ == "__main__":
