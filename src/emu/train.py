@@ -193,19 +193,23 @@ class Trainer:
         return r.epsilon_start + share * (r.epsilon_end - r.epsilon_start)
 
     def log(self) -> None:
-        """A training row: means since the last one. Stops the run if the numbers are no longer numbers."""
+        """A training row: means since the last one."""
         counters = self.counters
         counters.logs = counters.step // self.config.log_interval
         row = {"episodes": counters.episodes, "updates": counters.updates, "epsilon": self.epsilon}
         row |= {"replay_episodes": len(self.replay), "replay_bytes": self.replay.nbytes} | self.means.take()
         row |= self.keeper.stats() if self.keeper else {}
         self.writer.row(counters.step, row)
-        broken = [name for name, value in row.items() if not np.isfinite(value)]
+        self.require_finite(row)
+
+    def require_finite(self, values: dict[str, float]) -> None:
+        """Stop before anything is saved that can no longer learn."""
+        broken = [name for name, value in values.items() if not np.isfinite(value)]
         if broken:
             known = self.checkpoints.steps()
             last = f"step {known[-1]}" if known else "none yet"
             raise EmuError(
-                f"Training diverged at step {counters.step}: {', '.join(broken)} is not finite. Nothing of it was "
+                f"Training diverged at step {self.counters.step}: {', '.join(broken)} is not finite. Nothing of it was "
                 f"saved (last checkpoint: {last}). Try a smaller learner.learning_rate or learner.max_grad_norm."
             )
 
@@ -238,10 +242,12 @@ class Trainer:
         started = time.perf_counter()
         if self.counters.step == self.counters.last_checkpoint and self.checkpoints.steps():
             return
+        means = self.means.save()
+        self.require_finite({name: total for name, (total, _) in means.items()})
         self.counters.last_checkpoint = self.counters.step
         state = {
             "counters": dataclasses.asdict(self.counters),
-            "means": self.means.save(),
+            "means": means,
             "metrics_bytes": self.writer.sync(),
         }
         if self.keeper:
