@@ -23,7 +23,7 @@ def field(allies: list[tuple[str, float, float]], enemies: list[tuple[str, float
     return MapSpec("field", *groups, limit=1000, **options)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _loop(spec: MapSpec):
     r = roster(spec)
 

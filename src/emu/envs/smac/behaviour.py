@@ -44,12 +44,16 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     """Targets of the enemies, (n_enemies, E)."""
     rows, allies = r.enemy, range(r.n_allies)
     x, y, old, foe = w.x[rows], w.y[rows], w.target[rows], w.foe[rows]
+    ordered_after_one = r.spec.attack == "unit"  # they pursue ally 0, and hit others only where these stand in reach
 
     def visit(carry: Any, j: Any) -> Any:
         nearest, keep, chase, avenge = carry
         d2 = (x - w.x[j]) ** 2 + (y - w.y[j]) ** 2
         packed = jax.lax.bitcast_convert_type(d2, jnp.int32) & ~(2**_INDEX_BITS - 1) | j
-        noticed = alive[j] & (d2 <= column(r.scan, rows, j) ** 2)
+        notice2 = column(r.scan, rows, j) ** 2
+        if ordered_after_one:
+            notice2 = jnp.where(alive[0], column(r.reach, rows, j) ** 2, notice2)
+        noticed = alive[j] & (d2 <= notice2)
         mine = (old == j) & alive[j]
         in_reach = d2 <= (column(r.reach, rows, j) + r.slop[rows]) ** 2
         return (
@@ -62,8 +66,8 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     no = jnp.zeros(x.shape, bool)
     nearest, keep, chase, avenge = fold(allies, visit, (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no))
     otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))
-    if r.spec.attack == "unit":  # ordered after ally 0: nothing else counts while it lives
-        keep, old = keep | alive[0], jnp.where(alive[0], 0, old)
+    if ordered_after_one:
+        otherwise = jnp.where(alive[0], 0, otherwise)
     chosen = jnp.where(nearest != _NOTHING, nearest & (2**_INDEX_BITS - 1), otherwise)
     chosen = jnp.where(r.building[rows] & (nearest == _NOTHING), -1, chosen)
     return jnp.where(keep, old, chosen).astype(jnp.int32)

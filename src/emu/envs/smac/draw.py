@@ -50,9 +50,10 @@ def draw(env: Any, state: Any, before: Any = None, part: float = 1.0) -> np.ndar
         y = np.asarray(b.y) * (1 - part) + y * part
         shown = (np.asarray(b.life) > 0) if part < 1 else shown
     place = [((px - x0) * CELL, (y1 - py) * CELL) for px, py in zip(x, y, strict=True)]
-    for i in np.flatnonzero(shown):
+    for i in np.flatnonzero(shown).tolist():
         _action(pen, r, w, i, place)
-    for i in sorted(np.flatnonzero(shown), key=lambda i: (r.units[i].layer != "ground", r.units[i].layer == "air")):
+    layers = {"ground": 0, "tall": 1, "air": 2}
+    for i in sorted(np.flatnonzero(shown).tolist(), key=lambda i: layers[r.units[i].layer]):
         _unit(pen, r, i, place[i], life[i] / r.life[i, 0], shield[i] / max(r.shield[i, 0], 1.0))
     _caption(pen, r, state, shown, size)
     return np.asarray(image.resize((size[0] // SCALE, size[1] // SCALE), Image.Resampling.LANCZOS))
@@ -153,7 +154,9 @@ def _unit(pen: ImageDraw.ImageDraw, r: Roster, i: int, at: tuple[float, float], 
     x, y, size = *at, max(unit.radius, 0.42) * CELL
     body = _shape(unit.name, x, y, size)
     if unit.layer == "air":
-        pen.ellipse((x - size * 0.9 + 8, y - size * 0.7 + 14, x + size * 0.9 + 8, y + size * 0.7 + 14), fill=(0, 0, 0, 70))
+        pen.ellipse(
+            (x - size * 0.9 + 8, y - size * 0.7 + 14, x + size * 0.9 + 8, y + size * 0.7 + 14), fill=(0, 0, 0, 70)
+        )
     pen.polygon(body, fill=DARK_TEAMS[team])
     pen.line([*body, body[0]], fill=TEAMS[team], width=3, joint="curve")
     font = _font(int(size * 1.15))

@@ -55,9 +55,7 @@ class SmacEnv:
     reward_win: float = 200.0
     reward_defeat: float = 0.0
     reward_scale: float = 20.0  # 0: unscaled
-    timeout_truncates: bool = (
-        False  # SMAC ends an episode at its limit as a defeat; True reports it as truncated
-    )
+    timeout_truncates: bool = False  # SMAC ends an episode at its limit as a defeat; True reports it as truncated
 
     def __post_init__(self) -> None:
         if isinstance(self.map, str):
@@ -126,7 +124,7 @@ class SmacEnv:
     def _judge(self, before: World, after: State) -> Outcome:
         lost, won, draw = self._result(after.world)
         late = after.step >= self.battle.limit
-        over = lost | won | draw
+        over: Array = lost | won | draw
         timeout = late & ~over
         reward = self._reward(before, after.world, lost, won)
         truncated = timeout if self.timeout_truncates else jnp.zeros_like(timeout)
@@ -168,18 +166,14 @@ class SmacEnv:
     def observe(self, state: State) -> Array:
         avail = self.avail(state)
         limit = self.battle.limit
-        return features.observe(
-            self.roster, state.world, self.layout, avail, state.last_action, state.step, limit
-        )
+        return features.observe(self.roster, state.world, self.layout, avail, state.last_action, state.step, limit)
 
     def avail(self, state: State) -> Array:
         return features.available(self.roster, state.world)
 
     def state(self, state: State) -> Array:
         limit = self.battle.limit
-        return features.global_state(
-            self.roster, state.world, self.layout, state.last_action, state.step, limit
-        )
+        return features.global_state(self.roster, state.world, self.layout, state.last_action, state.step, limit)
 
     def draw(self, state: State) -> Any:
         from emu.envs.smac.draw import draw  # Pillow is needed only here

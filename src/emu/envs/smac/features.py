@@ -60,12 +60,7 @@ class Layout:
     def obs_dim(self) -> int:
         o = self.options
         enemy = 4 + self.type_bits + (1 + self.enemy_shields) * o.obs_all_health
-        ally = (
-            4
-            + self.type_bits
-            + (1 + self.ally_shields) * o.obs_all_health
-            + self.n_actions * o.obs_last_action
-        )
+        ally = 4 + self.type_bits + (1 + self.ally_shields) * o.obs_all_health + self.n_actions * o.obs_last_action
         own = self.type_bits + (1 + self.ally_shields) * o.obs_own_health
         return 4 + self.n_enemies * enemy + (self.n_allies - 1) * ally + own + o.obs_timestep_number
 
@@ -88,7 +83,7 @@ def layout(r: Roster, options: Options) -> Layout:
 
 @functools.cache
 def type_bits(r: Roster, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """One-hot types of allies and enemies. On stalker-zealot maps SMAC numbers the enemies' types the other way round."""
+    """One-hot types of both sides. On stalker-zealot maps SMAC numbers the enemies' types the other way round."""
 
     def one_hot(units, kinds: list[str]) -> np.ndarray:
         return np.array([[float(u.name == k) for k in kinds] for u in units], np.float32)
@@ -132,9 +127,7 @@ def _distance2(w: World, rows: slice, columns: slice) -> Array:
     return (w.x[rows][:, None] - w.x[columns][None]) ** 2 + (w.y[rows][:, None] - w.y[columns][None]) ** 2
 
 
-def observe(
-    r: Roster, w: World, shape: Layout, avail: Array, last_action: Array, step: Array, limit: int
-) -> Array:
+def observe(r: Roster, w: World, shape: Layout, avail: Array, last_action: Array, step: Array, limit: int) -> Array:
     """(n_allies, O) float32: moves, enemies, other allies, own."""
     n, o = r.n_allies, shape.options
     alive = w.life > 0
@@ -176,9 +169,7 @@ def _health(r: Roster, w: World, rows: slice, shields: bool) -> list[Array]:
     return columns
 
 
-def _seen(
-    r: Roster, w: World, alive: Array, others: slice, flag: Array, types, shields: bool, health: bool
-) -> Array:
+def _seen(r: Roster, w: World, alive: Array, others: slice, flag: Array, types, shields: bool, health: bool) -> Array:
     """Features of other units for each agent, (n_allies, others, F); zeros beyond sight."""
     dx = w.x[others][None] - w.x[r.ally][:, None]
     dy = w.y[others][None] - w.y[r.ally][:, None]

@@ -41,8 +41,8 @@ def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orde
     vx, vy = sx * step, sy * step
     if r.flying.any():
         vx, vy = _inertia(r, w, vx, vy)
-    x, y = w.x + vx, w.y + vy
-    x, y = jax.lax.fori_loop(0, PUSHES, lambda _, at: _apart(r, *at, alive, walking, standing), (x, y))
+    start = (w.x + vx, w.y + vy)
+    x, y = jax.lax.fori_loop(0, PUSHES, lambda _, at: _apart(r, at, alive, walking, standing), start)
     side = jnp.where(walking & (blocked | (w.side != 0)), side, 0.0)
     return w._replace(x=x, y=y, vx=x - w.x, vy=y - w.y, side=side)
 
@@ -59,9 +59,7 @@ def _wish(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, ord
     d2 = dx * dx + dy * dy
     inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
     distance = d2 * inverse
-    near = jnp.where(
-        hunting, jnp.where(r.healer, 0.9 * quarry.reach, 0.05), jnp.where(_is_enemy(r), ARRIVED, 0.0)
-    )
+    near = jnp.where(hunting, jnp.where(r.healer, 0.9 * quarry.reach, 0.05), jnp.where(_is_enemy(r), ARRIVED, 0.0))
     step = jnp.where(alive & ~engaged & (distance > near), jnp.minimum(r.speed, distance), 0.0)
     return dx * inverse, dy * inverse, step
 
@@ -96,9 +94,7 @@ def _steer(r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Arra
         sine = side * (dx * oy - dy * ox) * inverse
         bearing = jnp.where(cosine >= 0, sine, jnp.where(sine > 0, 2.0 - sine, -2.0))
         counts = contact & (bearing < FURTHEST_BEARING)
-        return blocked | (contact & (cosine > AHEAD)), jnp.where(
-            counts, jnp.maximum(furthest, bearing), furthest
-        )
+        return blocked | (contact & (cosine > AHEAD)), jnp.where(counts, jnp.maximum(furthest, bearing), furthest)
 
     start = (jnp.zeros(dx.shape, bool), jnp.full_like(dx, -2.0))
     blocked, bearing = fold(range(r.n), visit, start)
@@ -112,16 +108,15 @@ def _steer(r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Arra
 def _outwards(r: Roster, w: World, alive: Array, dx: Array, dy: Array) -> Array:
     """+1 to pass blockers on the left, -1 on the right: away from the middle of the unit's own group."""
 
-    def middle(rows: slice) -> tuple[Array, Array]:
-        here = alive[rows]
-        count = jnp.maximum(jnp.sum(here, axis=0), 1)
-        return tuple(
-            jnp.broadcast_to(jnp.sum(jnp.where(here, p[rows], 0.0), axis=0) / count, here.shape)
-            for p in (w.x, w.y)
-        )
+    def middle(p: Array) -> Array:
+        sides = []
+        for rows in (r.ally, r.enemy):
+            here = alive[rows]
+            mean = jnp.sum(jnp.where(here, p[rows], 0.0), axis=0) / jnp.maximum(jnp.sum(here, axis=0), 1)
+            sides.append(jnp.broadcast_to(mean, here.shape))
+        return jnp.concatenate(sides)
 
-    (ax, ay), (ex, ey) = middle(r.ally), middle(r.enemy)
-    cx, cy = jnp.concatenate([ax, ex]), jnp.concatenate([ay, ey])
+    cx, cy = middle(w.x), middle(w.y)
     return jnp.where(dx * (w.y - cy) - dy * (w.x - cx) >= 0, 1.0, -1.0)
 
 
@@ -133,10 +128,9 @@ def _inertia(r: Roster, w: World, vx: Array, vy: Array) -> tuple[Array, Array]:
     return w.vx + ax * scale, w.vy + ay * scale
 
 
-def _apart(
-    r: Roster, x: Array, y: Array, alive: Array, walking: Array, standing: Array
-) -> tuple[Array, Array]:
+def _apart(r: Roster, at: tuple[Array, Array], alive: Array, walking: Array, standing: Array) -> tuple[Array, Array]:
     """Push overlapping units apart, the standing ones least, and everybody back onto the ground."""
+    x, y = at
     everyone = slice(0, r.n)
     least = (r.separation[None] + r.separation[:, None]) * r.collides[..., None]
     friends = r.friends[..., None]

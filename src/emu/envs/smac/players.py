@@ -45,9 +45,7 @@ def weakest(env: SmacEnv, state: State, key: Array) -> Array:
     world, rows = state.world, env.roster.enemy
     health = (world.life[rows] + world.shield[rows])[None] + 1e-3 * d2
     attackable = env.avail(state)[:, FIRST_TARGET:] & ~_healers(env)[:, None]
-    return _attack_or_approach(
-        env, state, jnp.where(attackable & alive, health, 1e6 + jnp.where(alive, d2, jnp.inf)), d2
-    )
+    return _attack_or_approach(env, state, jnp.where(attackable & alive, health, 1e6 + jnp.where(alive, d2, jnp.inf)))
 
 
 def kite(env: SmacEnv, state: State, key: Array) -> Array:
@@ -138,7 +136,7 @@ def play(env: SmacEnv, policy: str | Player, episodes: int, seed: int = 0) -> di
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _play(env: SmacEnv, policy: Player, keys: Array) -> dict[str, Array]:
-    def one_step(carry: Any, _: Any) -> Any:
+    def one_step(carry: Any) -> Any:
         state, key, over, tally = carry
         key, act_key, step_key = jax.random.split(key, 3)
         after, outcome = env.step(state, policy(env, state, act_key), step_key)
@@ -151,14 +149,12 @@ def _play(env: SmacEnv, policy: Player, keys: Array) -> dict[str, Array]:
         state = jax.tree.map(lambda new, old: jnp.where(live, new, old), after, state)
         return (state, key, over | outcome.terminated | outcome.truncated, tally)
 
-    def one_episode(key: Array) -> dict[str, Array]:
+    def begin(key: Array) -> Any:
         tally = {"length": jnp.int32(0), "return": jnp.float32(0), "won": jnp.bool_(False)}
-        start = (env.reset(key), key, jnp.bool_(False), tally)
-        return start
+        return env.reset(key), key, jnp.bool_(False), tally
 
-    start = jax.vmap(one_episode)(keys)
-    step = jax.vmap(lambda carry: one_step(carry, None))
-    state, _, _, tally = jax.lax.while_loop(lambda carry: ~jnp.all(carry[2]), step, start)
+    start = jax.vmap(begin)(keys)
+    state, _, _, tally = jax.lax.while_loop(lambda carry: ~jnp.all(carry[2]), jax.vmap(one_step), start)
     r = env.roster
     alive = state.world.life > 0
     return {

@@ -1,6 +1,6 @@
 """The simulator as a PyMARL `MultiAgentEnv`: one battle, NumPy in and out, for use in other trainers.
 
-    env = StarCraft2Env(map_name="3s5z", seed=1)
+env = StarCraft2Env(map_name="3s5z", seed=1)
 """
 
 from __future__ import annotations

@@ -43,9 +43,7 @@ def tick(r: Roster, w: World, orders: Orders, jitter: Array) -> World:
     alive = w.life > 0
     quarry = choose_targets(r, w, alive, orders)
     w, struck = combat.strike(r, w, alive, quarry, jitter)
-    hits = stack(
-        combat.harm(r, w, alive, struck, r.ally, r.enemy), combat.harm(r, w, alive, struck, r.enemy, r.ally)
-    )
+    hits = stack(combat.harm(r, w, alive, struck, r.ally, r.enemy), combat.harm(r, w, alive, struck, r.enemy, r.ally))
     moved = move(r, w, alive, quarry, struck.engaged, orders)
     moved = combat.mend(r, moved, alive, quarry)
     return combat.suffer(r, moved, alive, hits, struck.launched)
@@ -53,10 +51,8 @@ def tick(r: Roster, w: World, orders: Orders, jitter: Array) -> World:
 
 def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
     """Turn the joint action, (n_allies, E), into orders; a new order cancels backswing and another target's wind-up."""
-    direction = [
-        jnp.select([action == 2 + k for k in range(4)], [float(m[axis]) for m in MOVES], 0.0)
-        for axis in (0, 1)
-    ]
+    is_move = [action == 2 + k for k in range(len(MOVES))]
+    dx, dy = (jnp.select(is_move, [float(move[axis]) for move in MOVES], 0.0) for axis in (0, 1))
     first = np.where(r.healer[r.ally], 0, r.n_allies).astype(np.int32)
     target = jnp.where(action >= FIRST_TARGET, action - FIRST_TARGET + first, -1).astype(jnp.int32)
     changed = (target != w.target[r.ally]) & (w.windup[r.ally] > 0)
@@ -66,7 +62,7 @@ def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
         "backswing": jnp.zeros_like(w.backswing[r.ally]),
     }
     told = {name: jnp.concatenate([array, getattr(w, name)[r.enemy]]) for name, array in new.items()}
-    return w._replace(**told), Orders(*direction, target)
+    return w._replace(**told), Orders(dx, dy, target)
 
 
 def _advance_many(spec: MapSpec, w: World, action: Array, jitter: Array) -> World:

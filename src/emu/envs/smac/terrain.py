@@ -130,9 +130,7 @@ def confine(terrain: Terrain, x: Array, y: Array, margin: np.ndarray) -> tuple[A
     return best[1], best[2]
 
 
-def next_point(
-    terrain: Terrain, x: Array, y: Array, gx: Array, gy: Array, margin: np.ndarray
-) -> tuple[Array, Array]:
+def next_point(terrain: Terrain, x: Array, y: Array, gx: Array, gy: Array, margin: np.ndarray) -> tuple[Array, Array]:
     """Where to walk now to get to the goal: the goal itself, or a way point where cliffs are in between."""
     if not terrain.waypoints:
         return gx, gy

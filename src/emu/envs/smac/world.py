@@ -20,7 +20,7 @@ UNROLL = 8
 
 
 class World(NamedTuple):
-    """All units of a battle, allies first. (N,) for one environment, (N, E) inside the simulator; float32 if not said."""
+    """All units of a battle, allies first: (N,) for one environment, (N, E) inside the simulator; mostly float32."""
 
     x: Array
     y: Array
@@ -96,4 +96,3 @@ def stack(allies: Any, enemies: Any) -> Any:
 def put_row(array: Array, i: int, row: Array) -> Array:
     """`array` with row `i` replaced; concatenation compiles better than a scatter."""
     return jnp.concatenate([array[:i], row[None], array[i + 1 :]], axis=0)
-

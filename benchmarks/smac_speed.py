@@ -1,0 +1,155 @@
+"""Environment steps a second of the SMAC-compatible simulator, beside SMAX (package `jaxmarl`), in one run.
+
+    python benchmarks/smac_speed.py [--smax-python PYTHON] [--quick] [--json FILE]
+
+Random available actions; observation, state and availability are computed every step; the copies are shared out over
+two CPU devices. Each contender runs in a process of its own, taking turns, and the median of several rounds counts:
+compare the two columns of one run, not figures of different runs. `--smax-python` names an interpreter that has
+jaxmarl installed, so that its pins stay out of our environment; without it only our side is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from functools import partial
+
+MAPS = ("3s_vs_5z", "3s5z", "5m_vs_6m")
+LARGE = ("27m_vs_30m", "2c_vs_64zg")
+COPIES = (32, 256, 1024)
+
+
+def main() -> None:
+    args = _arguments()
+    if args.worker:
+        _work(args.worker, args.map, args.copies, args.rounds)
+        return
+    rows = []
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"{'map':12} {'copies':>6} {'emu steps/s':>12} {'SMAX steps/s':>13} {'ratio':>6} {'compile s':>10}")
+    for name, copies in _cases(args.quick):
+        ours = _run(sys.executable, "emu", name, copies, args.rounds)
+        theirs = (
+            _run(args.smax_python, "smax", name, copies, args.rounds) if args.smax_python and name in MAPS else None
+        )
+        row = {"map": name, "copies": copies, "emu": ours, "smax": theirs}
+        rows.append(row)
+        other = f"{theirs['steps_per_second']:13,.0f}" if theirs else " " * 13
+        ratio = f"{ours['steps_per_second'] / theirs['steps_per_second']:6.1f}" if theirs else " " * 6
+        compiles = f"{ours['compile']:.0f}" + (f" / {theirs['compile']:.0f}" if theirs else "")
+        print(f"{name:12} {copies:6} {ours['steps_per_second']:12,.0f} {other} {ratio} {compiles:>10}", flush=True)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"load": os.getloadavg(), "cores": os.cpu_count(), "rows": rows}, file, indent=1)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--smax-python", default=None)
+    parser.add_argument("--quick", action="store_true", help="one size a map")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", default=None)
+    parser.add_argument("--worker", choices=("emu", "smax"), help=argparse.SUPPRESS)
+    parser.add_argument("--map", help=argparse.SUPPRESS)
+    parser.add_argument("--copies", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _cases(quick: bool) -> list[tuple[str, int]]:
+    sizes = (256,) if quick else COPIES
+    return [(name, copies) for name in MAPS for copies in sizes] + [(name, 64) for name in LARGE]
+
+
+def _run(python: str, worker: str, name: str, copies: int, rounds: int) -> dict:
+    command = [python, __file__, "--worker", worker, "--map", name, "--copies", str(copies), "--rounds", str(rounds)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _work(worker: str, name: str, copies: int, rounds: int) -> None:
+    """In a process of its own: compile a rollout, time it, print the result as JSON."""
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", 2)
+    steps = max(8, 12_800 // copies)
+    start, step = (_emu if worker == "emu" else _smax)(name)
+    mesh = jax.sharding.Mesh(jax.devices(), ("copies",))
+    spread = jax.sharding.PartitionSpec("copies")
+    per_device = copies // 2
+
+    def rollout(state, seeds):
+        def body(state, key):
+            return jax.vmap(step)(state, jax.random.split(key, per_device))
+
+        return jax.lax.scan(body, state, jax.random.split(jax.random.key(seeds[0]), steps))
+
+    share = partial(jax.shard_map, mesh=mesh, in_specs=(spread, spread), check_vma=False)
+    program = jax.jit(share(rollout, out_specs=(spread, jax.sharding.PartitionSpec(None, "copies"))))
+    state = jax.vmap(start)(jax.random.split(jax.random.key(0), copies))
+    state = jax.device_put(state, jax.sharding.NamedSharding(mesh, spread))
+    seeds = jax.numpy.arange(2)
+    begin = time.perf_counter()
+    compiled = program.lower(state, seeds).compile()
+    compile_time = time.perf_counter() - begin
+    times = []
+    for k in range(rounds + 1):
+        begin = time.perf_counter()
+        state, out = compiled(state, seeds + 2 * k)
+        jax.block_until_ready(out)
+        times.append(time.perf_counter() - begin)
+    rate = copies * steps / statistics.median(times[1:])
+    print(json.dumps({"steps_per_second": rate, "compile": compile_time, "jax": jax.__version__}))
+
+
+def _emu(name: str):
+    import jax
+    import jax.numpy as jnp
+
+    from emu.envs.smac.env import SmacEnv
+    from emu.envs.smac.players import random
+
+    env = SmacEnv(name)
+
+    def step(state, key):
+        act_key, step_key = jax.random.split(key)
+        after, outcome = env.step(state, random(env, state, act_key), step_key)
+        over = outcome.terminated | outcome.truncated
+        after = jax.tree.map(lambda old, new: jnp.where(over, new, old), after, env.reset(key))
+        return after, (env.observe(after), env.state(after), env.avail(after), outcome.reward)
+
+    return env.reset, step
+
+
+def _smax(name: str):
+    import jax
+    import jax.numpy as jnp
+    from jaxmarl import make
+    from jaxmarl.environments.smax import map_name_to_scenario
+
+    env = make("HeuristicEnemySMAX", scenario=map_name_to_scenario(name))
+
+    def available(state):
+        return jnp.stack([env.get_avail_actions(state)[agent] for agent in env.agents])
+
+    def start(key):
+        return env.reset(key)[1]
+
+    def step(state, key):
+        act_key, step_key = jax.random.split(key)
+        avail = available(state)
+        chosen = jnp.argmax(jnp.where(avail > 0, jax.random.uniform(act_key, avail.shape), -1.0), axis=1)
+        actions = {agent: chosen[i] for i, agent in enumerate(env.agents)}
+        obs, state, reward, _, _ = env.step(step_key, state, actions)
+        seen = jnp.stack([obs[agent] for agent in env.agents])
+        return state, (seen, obs["world_state"], available(state), reward[env.agents[0]])
+
+    return start, step
+
+
+if __name__ == "__main__":
+    main()
