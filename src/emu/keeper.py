@@ -18,7 +18,6 @@ from emu.envs.base import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
 from emu.memory.embedding import Embedder, EmbedderOptions
-from emu.runtime import cpu_count
 from emu.types import Batch, Episode, PyTree
 
 
@@ -48,7 +47,6 @@ class MemoryKeeper:
             return_threshold=None if spec.has_goal else m.return_threshold,
             count_new_desirable=m.count_new_desirable,
             backward_propagation=m.backward_propagation,
-            threads=cpu_count(),
             encode=self._encode(),
         )
         self.trainings = 0
