@@ -21,7 +21,8 @@ from emu.types import Array
 
 CONTACT = 0.06  # gap below which another unit is in the way
 AHEAD = 0.4  # cosine of the half angle in which a unit in contact blocks
-FURTHEST_BEARING = 1.9  # of blockers followed round, in the measure of `_bearing` (1 is abreast, 2 is behind)
+FURTHEST_BEARING = 1.5  # of blockers followed round, in the measure of `_bearing` (1 is abreast, 2 is behind)
+PATIENCE = 4  # loops held up before a hunter walks round opponents too
 PUSHES = 3
 PUSH_LIMIT = 0.3
 STIFFNESS = 0.475  # share of an overlap that a standing unit leaves to a moving one, above one half
@@ -35,15 +36,17 @@ def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orde
     walking = step > 0
     standing = alive & (engaged | r.building)
     slow = w.vx * w.vx + w.vy * w.vy < (SLOW * r.speed) ** 2
-    side = jnp.where(w.side == 0, _outwards(r, w, alive, dx, dy), w.side)
-    blocked, sx, sy = _steer(r, w, side, dx, dy, walking, standing | (walking & slow))
+    side = jnp.where(w.side == 0, _outwards(r, w, alive, dx, dy), jnp.sign(w.side))
+    impatient = quarry.valid & (jnp.abs(w.side) >= 1)
+    held_up, blocked, sx, sy = _steer(r, w, side, dx, dy, walking, standing | (walking & slow), impatient)
     step = jnp.where(blocked & slow, 0.5 * step, step)  # press less where there is no way through
     vx, vy = sx * step, sy * step
     if r.flying.any():
         vx, vy = _inertia(r, w, vx, vy)
     start = (w.x + vx, w.y + vy)
     x, y = jax.lax.fori_loop(0, PUSHES, lambda _, at: _apart(r, at, alive, walking, standing), start)
-    side = jnp.where(walking & (blocked | (w.side != 0)), side, 0.0)
+    stuck_for = jnp.abs(w.side) + jnp.where(held_up, 1.0 / PATIENCE, 0.0)
+    side = jnp.where(walking, side * jnp.minimum(stuck_for, 1.0), 0.0)
     return w._replace(x=x, y=y, vx=x - w.x, vy=y - w.y, side=side)
 
 
@@ -79,30 +82,38 @@ def _order_goal(r: Roster, w: World, orders: Orders) -> tuple[Array, Array]:
     return jnp.concatenate([ax, ex]), jnp.concatenate([ay, ey])
 
 
-def _steer(r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Array, stuck: Array):
-    """Turn blocked units along the outline of the stuck friends in front of them; opponents are not walked round."""
+def _steer(
+    r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Array, stuck: Array, impatient: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Turn blocked units along the outline of the stuck units in front: friends, for impatient hunters also opponents.
+
+    Returns whether somebody is in the way, whether the unit goes round, and its direction.
+    """
     all_units = slice(0, r.n)
-    touching = (r.separation[None] + r.separation[:, None] + CONTACT) ** 2 * (r.collides & r.friends)[..., None]
+    touching = (r.separation[None] + r.separation[:, None] + CONTACT) ** 2 * r.collides[..., None]
+    friends = r.friends[..., None]
 
     def visit(carry: Any, j: Any) -> Any:
-        blocked, furthest = carry
+        held_up, blocked, furthest = carry
         ox, oy = w.x[j] - w.x, w.y[j] - w.y
         d2 = ox * ox + oy * oy
         contact = stuck[j] & (d2 < column(touching, all_units, j))
+        avoided = contact & (column(friends, all_units, j) | impatient)
         inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
         cosine = (dx * ox + dy * oy) * inverse
         sine = side * (dx * oy - dy * ox) * inverse
         bearing = jnp.where(cosine >= 0, sine, jnp.where(sine > 0, 2.0 - sine, -2.0))
-        counts = contact & (bearing < FURTHEST_BEARING)
-        return blocked | (contact & (cosine > AHEAD)), jnp.where(counts, jnp.maximum(furthest, bearing), furthest)
+        followed = jnp.where(avoided & (bearing < FURTHEST_BEARING), jnp.maximum(furthest, bearing), furthest)
+        ahead = cosine > AHEAD
+        return held_up | (contact & ahead), blocked | (avoided & ahead), followed
 
-    start = (jnp.zeros(dx.shape, bool), jnp.full_like(dx, -2.0))
-    blocked, bearing = fold(range(r.n), visit, start)
+    no = jnp.zeros(dx.shape, bool)
+    held_up, blocked, bearing = fold(range(r.n), visit, (no, no, jnp.full_like(dx, -2.0)))
     blocked = blocked & walking
     sine = jnp.where(bearing > 1, 2.0 - bearing, bearing)
     cosine = jnp.sqrt(jnp.maximum(1.0 - sine * sine, 0.0)) * jnp.where(bearing > 1, -1.0, 1.0)
     tx, ty = -sine * dx - cosine * side * dy, -sine * dy + cosine * side * dx
-    return blocked, jnp.where(blocked, tx, dx), jnp.where(blocked, ty, dy)
+    return held_up, blocked, jnp.where(blocked, tx, dx), jnp.where(blocked, ty, dy)
 
 
 def _outwards(r: Roster, w: World, alive: Array, dx: Array, dy: Array) -> Array:

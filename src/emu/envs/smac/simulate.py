@@ -60,6 +60,7 @@ def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
         "windup": jnp.where(changed, 0.0, w.windup[r.ally]),
         "cooldown": jnp.where(changed, 0.0, w.cooldown[r.ally]),
         "backswing": jnp.zeros_like(w.backswing[r.ally]),
+        "side": jnp.where(target == w.target[r.ally], w.side[r.ally], 0.0),
     }
     told = {name: jnp.concatenate([array, getattr(w, name)[r.enemy]]) for name, array in new.items()}
     return w._replace(**told), Orders(dx, dy, target)

@@ -39,7 +39,7 @@ class World(NamedTuple):
     bursting: Array  # bool: killed in the last loop and about to explode
     vx: Array  # displacement in the last loop: inertia of flying units, and who is stuck
     vy: Array
-    side: Array  # +1 or -1: on which side a blocked unit passes, until it is free to stand; 0: not decided
+    side: Array  # on which side (sign) a blocked unit passes, and how long it was held up (size, at most 1)
 
 
 class Orders(NamedTuple):
