@@ -286,6 +286,17 @@ def test_a_process_that_dies_while_replacing_leaves_a_best_team(tmp_path, monkey
     assert len(list((tmp_path / "best").glob("policy-*"))) == 1
 
 
+def test_what_a_process_killed_inside_orbax_leaves_is_no_obstacle(tmp_path):
+    save_best(tmp_path, some_tree(1.0), 1, {})
+    leftover = tmp_path / "best" / "policy-2.orbax-checkpoint-tmp"
+    leftover.mkdir()
+    (leftover / "half").write_text("x")
+    save_best(tmp_path, some_tree(2.0), 2, {})
+    tree, summary = load_best(tmp_path, some_tree(0.0))
+    same_tree(tree, some_tree(2.0))
+    assert summary["step"] == 2 and not leftover.exists()
+
+
 def test_no_best_team_and_a_damaged_one_are_explained(tmp_path):
     with pytest.raises(CheckpointError, match="no trained team yet"):
         load_best(tmp_path, some_tree())

@@ -17,6 +17,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import zipfile
 import zlib
@@ -260,8 +261,8 @@ def save_best(run: Path, policy: PyTree, step: int, summary: dict[str, float]) -
     best = run / "best"
     try:
         best.mkdir(exist_ok=True)
-        numbers = [int(path.name.partition("-")[2]) for path in best.glob("policy-*")]
-        fresh = best / f"policy-{max(numbers, default=0) + 1}"
+        names = [re.match(r"policy-(\d+)", path.name) for path in best.iterdir()]  # half-written ones included
+        fresh = best / f"policy-{max((int(name[1]) for name in names if name), default=0) + 1}"
         save_tree(fresh, policy)
         replace_json(best / "summary.json", {"step": step, **summary, "folder": fresh.name})
     except Exception as error:
