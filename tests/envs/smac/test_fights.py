@@ -102,6 +102,15 @@ def test_baneling_blast_hits_all_opponents_around_and_kills_itself():
     assert fight.life.tolist() == [0, 45, 10, 10, 125 - 19]  # 35 to light units, 20 less armour to the marauder
 
 
+def test_units_of_every_kind_fight_side_by_side():
+    kinds = ["marine", "medivac", "baneling", "colossus", "zealot", "hydralisk", "marauder", "stalker", "zergling"]
+    allies = [(kind, 10, 4 + 2.5 * k) for k, kind in enumerate(kinds)]
+    enemies = [(kind, 14, 4 + 2.5 * k) for k, kind in enumerate(reversed(kinds))]
+    fight = Fight(field(allies, enemies)).loops(64, *[f.STOP] * 9)
+    assert fight.health[:9].sum() < fight.r.life[:9].sum() + fight.r.shield[:9].sum()
+    assert np.isfinite(fight.x).all() and (fight.health[9:] > 0).sum() >= 8
+
+
 def test_killed_baneling_explodes():
     spec = field([("baneling", 10, 16)], [("marine", 12, 16)])
     fight = Fight(spec, life={0: 1.0}, windup={1: 0.5}).loops(1)

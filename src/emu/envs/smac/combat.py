@@ -76,21 +76,23 @@ class Harm(NamedTuple):
 def harm(r: Roster, w: World, alive: Array, struck: Strike, rows: slice, attackers: slice) -> Harm:
     """What the units of one side suffer in this loop from the other."""
     own = np.arange(rows.start, rows.stop, dtype=np.int32)[:, None]
-    special = {*r.bars, *r.blasts}
-    plain = [j for j in range(attackers.start, attackers.stop) if j not in special and r.units[j].weapon]
+    everyone = range(attackers.start, attackers.stop)
+    numbers = np.arange(r.n)
+    plain = jnp.where(np.isin(numbers, (*r.bars, *r.blasts))[:, None], 0.0, struck.hits)
 
     def visit(carry: Harm, j: Any) -> Harm:
-        hit = struck.at[j] == own
-        count = jnp.where(hit, struck.hits[j], 0.0)
+        count = jnp.where(struck.at[j] == own, plain[j], 0.0)
         return _add(carry, column(np.swapaxes(r.damage, 0, 1), rows, j), count, j)
 
     zero = jnp.zeros_like(w.x[rows])
-    total = fold(plain, visit, Harm(zero, zero, jnp.full(zero.shape, -1, jnp.int32)))
-    for j in (j for j in r.bars if j in range(attackers.start, attackers.stop)):
+    total = fold(everyone, visit, Harm(zero, zero, jnp.full(zero.shape, -1, jnp.int32)))
+    for j in (j for j in r.bars if j in everyone):
         count = jnp.where(_in_bar(r, w, struck, rows, own, j), struck.hits[j], 0.0)
         total = _add(total, r.damage[j, rows], count, j)
-    blasts = [j for j in r.blasts if j in range(attackers.start, attackers.stop)]
-    return fold(blasts, lambda carry, j: _blast(r, w, struck, rows, carry, j), total)
+    if not any(j in everyone for j in r.blasts):
+        return total
+    explodes = (struck.launched | w.bursting) & np.isin(numbers, r.blasts)[:, None]
+    return fold(everyone, lambda carry, j: _blast(r, w, explodes, rows, carry, j), total)
 
 
 def _add(total: Harm, damage: Array, count: Array, j: Any) -> Harm:
@@ -113,15 +115,14 @@ def _in_bar(r: Roster, w: World, struck: Strike, rows: slice, own: np.ndarray, j
     return aimed | (touched & ~r.flying[rows])
 
 
-def _blast(r: Roster, w: World, struck: Strike, rows: slice, total: Harm, j: Any) -> Harm:
+def _blast(r: Roster, w: World, explodes: Array, rows: slice, total: Harm, j: Any) -> Harm:
     """Explosion of unit `j`, by its own attack or because it was killed."""
-    explodes = struck.launched[j] | w.bursting[j]
     weapon = r.units[r.blasts[0]].weapon
     assert weapon is not None
     d2 = (w.x[rows] - w.x[j]) ** 2 + (w.y[rows] - w.y[j]) ** 2
     inside = (d2 <= (weapon.blast + r.radius[rows]) ** 2) & ~r.flying[rows]
     damage = column(np.swapaxes(r.damage, 0, 1), rows, j)
-    return _add(total, damage, jnp.where(explodes & inside, 1.0, 0.0), j)
+    return _add(total, damage, jnp.where(explodes[j] & inside, 1.0, 0.0), j)
 
 
 def suffer(r: Roster, w: World, alive: Array, total: Harm, launched: Array) -> World:

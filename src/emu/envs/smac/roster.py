@@ -147,7 +147,7 @@ def _line_up(
             for _ in range(count):
                 unit = UNITS[name]
                 placed.append((unit, _free_spot(unit, group.point, placed, terrain, sign)))
-    return sorted(placed, key=lambda item: (getattr(item[0], by), *np.round(item[1], 4)))
+    return sorted(placed, key=lambda item: (getattr(item[0], by), item[0].name, *np.round(item[1], 4)))
 
 
 def _free_spot(unit: UnitType, point, placed, terrain: Terrain, sign: float) -> tuple[float, float]:

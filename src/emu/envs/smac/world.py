@@ -57,7 +57,8 @@ def fold(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> 
     the history of every row into each of its uses and repeats it.
     """
     n = len(indices)
-    piece = max((s for s in range(1, UNROLL + 1) if n // s >= 2), key=lambda s: (n % s == 0 or s, s), default=n)
+    pieces = [s for s in range(1, UNROLL + 1) if n // s >= 2]
+    piece = min(pieces, key=lambda s: n // s + 2 * (n % s), default=1)  # few rounds, little left over
     extra = n if n < 2 else n % piece
     for j in indices[:extra]:
         init = body(init, j)
