@@ -1,11 +1,11 @@
 """Do VDN and QMIX solve the small gridworld?"""
 
 import pytest
-from toys import silent
 
 from emu.metrics import read_rows
 from emu.presets import preset
 from emu.train import train
+from toys import silent
 
 COMMON = {"tensorboard": False, "eval.episodes": 8, "checkpoint.interval": 1_000_000}
 # A short look, for seed 0 only. It is too short in general: with seed 2 exploration ends before the first win.
