@@ -1,0 +1,161 @@
+"""Reading finished runs: which folders hold some, what each is called, and its values over time.
+
+A *study folder* has a `study.json` that names its runs (label, scale); any other folder of runs is read as well, and a
+curve is then called by its algorithm.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from emu.config import Config
+from emu.errors import EmuError, did_you_mean
+from emu.metrics import read_rows
+from emu.train import read_config
+
+WIN_RATE = "test_win_rate"
+
+
+class Run(NamedTuple):
+    """One finished (or interrupted) run."""
+
+    folder: Path
+    label: str  # what its curve is called
+    env: str
+    version: str  # of the environment
+    seed: int
+    algo: str
+    config: Config
+    rows: list[dict[str, float]]
+    scale: str = ""  # "paper", "laptop", or "" outside a study
+
+    def has(self, metric: str) -> bool:
+        return any(metric in row for row in self.rows)
+
+    def series(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and values of one metric, (P,) each."""
+        points = [(row["step"], row[metric]) for row in self.rows if metric in row]
+        if not points:
+            names = {name for row in self.rows for name in row}
+            raise EmuError(f"{self.folder} has no values of '{metric}'. {did_you_mean(metric, names)}")
+        steps, values = np.array(points, dtype=float).T
+        return steps, values
+
+    def last(self, metric: str) -> float:
+        return float(self.series(metric)[1][-1])
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """Run folders among the given folders and below them."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise EmuError(f"{path} does not exist.")
+        found += [p.parent for p in sorted(path.rglob("metrics.jsonl"))]
+    if not found:
+        raise EmuError(f"No run was found in {', '.join(map(str, paths))}.")
+    return list(dict.fromkeys(found))
+
+
+def load_runs(paths: Sequence[Path]) -> list[Run]:
+    """All runs in and below the given folders, each once; labels come from the nearest `study.json` above a run.
+
+    Runs of a study come in its order, which is the order of legends and tables.
+    """
+    studies: dict[Path, dict[str, Any]] = {}
+    runs = [_load_run(folder, studies) for folder in find_runs(paths)]
+    listed = [parent.parent / entry["folder"] for parent, study in studies.items() for entry in study.get("runs", [])]
+    place = {folder: number for number, folder in enumerate(listed)}
+    return sorted(runs, key=lambda run: place.get(run.folder.resolve(), len(listed)))
+
+
+def load_run(folder: Path) -> Run:
+    return _load_run(folder, {})
+
+
+def _load_run(folder: Path, studies: dict[Path, dict[str, Any]]) -> Run:
+    config = read_config(folder)
+    study, entry = _study_of(folder, studies)
+    label = str(entry.get("label") or config.algo)
+    scale = str(study.get("scale") or "")
+    version = env_version(folder)
+    return Run(folder, label, config.env, version, config.seed, config.algo, config, read_rows(folder), scale)
+
+
+def _study_of(folder: Path, studies: dict[Path, dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The study that lists a run, and its entry there; both empty for a run outside of any study."""
+    whole = folder.resolve()
+    for parent in whole.parents:
+        path = parent / "study.json"
+        if not path.exists():
+            continue
+        if path not in studies:
+            studies[path] = read_study(parent)
+        name = whole.relative_to(parent).as_posix()
+        entry = next((run for run in studies[path].get("runs", []) if run.get("folder") == name), {})
+        return studies[path], entry
+    return {}, {}
+
+
+def read_study(folder: Path) -> dict[str, Any]:
+    """The description of a study; empty where there is none."""
+    path = folder / "study.json"
+    if not path.exists():
+        return {}
+    try:
+        study = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise EmuError(f"{path} cannot be read: {error}. Restore it, or remove it to read the runs alone.") from error
+    if not isinstance(study, dict):
+        raise EmuError(f"{path} must hold one JSON object.")
+    return study
+
+
+def env_version(folder: Path) -> str:
+    """Name and version of the environment that a run was trained in."""
+    try:
+        env = json.loads((folder / "meta.json").read_text())["env"]
+        return f"{env['name']} {env['version']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"
+
+
+def by_env(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by environment, in the order of their first appearance."""
+    return _group(runs, "env")
+
+
+def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by label, in the order of their first appearance."""
+    return _group(runs, "label")
+
+
+def _group(runs: Sequence[Run], field: str) -> dict[str, list[Run]]:
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(getattr(run, field), []).append(run)
+    return groups
+
+
+def aligned(runs: Sequence[Run], metric: str = WIN_RATE) -> tuple[np.ndarray, np.ndarray]:
+    """Several runs on common steps, those of all their tests, as far as all of them got: (P,), (runs, P)."""
+    series = [run.series(metric) for run in runs]
+    grid = np.unique(np.concatenate([steps for steps, _ in series]))
+    grid = grid[grid <= min(steps[-1] for steps, _ in series)]
+    return grid, np.stack([np.interp(grid, steps, values) for steps, values in series])
+
+
+def require_one_version(runs: Sequence[Run], mix_versions: bool = False) -> None:
+    """Refuse to compare numbers of one environment's different versions unless that is asked for."""
+    for env, group in by_env(runs).items():
+        versions = sorted({run.version for run in group})
+        if len(versions) > 1 and not mix_versions:
+            raise EmuError(
+                f"These runs of '{env}' come from different versions of it: {', '.join(versions)}. Their numbers are "
+                "not comparable. Look at them apart, or say --mix-versions if that is what you want."
+            )

@@ -1,0 +1,88 @@
+"""Which runs are found, what they are called, and how they are put side by side."""
+
+import json
+
+import numpy as np
+import pytest
+
+from emu.errors import EmuError
+from emu.study.runs import aligned, by_env, by_label, find_runs, load_run, load_runs, require_one_version
+from study.synthetic import make_study, write_run
+
+
+def test_a_run_outside_a_study_is_called_by_its_algorithm(tmp_path):
+    run = load_run(write_run(tmp_path / "a", "qmix", seed=3))
+    assert (run.label, run.algo, run.env, run.version, run.seed) == ("qmix", "qmix", "gridworld", "gridworld 1", 3)
+    assert run.scale == ""
+    steps, values = run.series("test_return")
+    np.testing.assert_array_equal(steps, [0, 100, 200])
+    np.testing.assert_array_equal(values, [0, 5, 10])
+    assert run.last("test_win_rate") == 1 and run.has("loss") and not run.has("memory_size")
+
+
+def test_labels_and_scale_come_from_the_study_above_a_run(tmp_path):
+    labels = {"δ=1.3e-3": ("emu_qplex", {}), "δ=0": ("emu_qplex", {"memory.radius": 0.0})}
+    folder = make_study(tmp_path / "study", labels=labels, seeds=2)
+    runs = load_runs([folder])
+    assert [run.label for run in runs] == ["δ=1.3e-3"] * 2 + ["δ=0"] * 2
+    assert {run.scale for run in runs} == {"laptop"}
+    assert runs[2].config.memory.radius == 0
+    inner = load_runs([folder / "runs" / "gridworld" / "δ=0" / "seed1"])
+    assert inner[0].label == "δ=0" and inner[0].seed == 1
+
+
+def test_a_run_that_its_study_does_not_list_keeps_its_algorithms_name(tmp_path):
+    folder = make_study(tmp_path, seeds=1)
+    write_run(folder / "runs" / "gridworld" / "extra" / "seed0", "vdn")
+    assert "vdn" in by_label(load_runs([folder]))
+
+
+def test_runs_are_found_below_a_folder_and_once(tmp_path):
+    first, second = write_run(tmp_path / "x" / "a"), write_run(tmp_path / "x" / "b")
+    assert find_runs([tmp_path, first]) == [first, second]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(EmuError, match="No run was found"):
+        find_runs([tmp_path / "empty"])
+    with pytest.raises(EmuError, match="does not exist"):
+        find_runs([tmp_path / "nowhere"])
+
+
+def test_a_damaged_study_is_named(tmp_path):
+    folder = make_study(tmp_path, seeds=1)
+    (folder / "study.json").write_text("{")
+    with pytest.raises(EmuError, match=r"study\.json cannot be read"):
+        load_runs([folder])
+
+
+def test_an_unknown_metric_is_refused_with_a_hint(tmp_path):
+    with pytest.raises(EmuError, match="Did you mean 'test_return'"):
+        load_run(write_run(tmp_path / "a")).series("test_retrun")
+
+
+def test_seeds_are_compared_as_far_as_all_of_them_got(tmp_path):
+    short = load_run(write_run(tmp_path / "a", points=((0, 0.0), (100, 1.0))))
+    long = load_run(write_run(tmp_path / "b", points=((0, 0.0), (50, 0.0), (200, 1.0))))
+    steps, values = aligned([short, long])
+    np.testing.assert_array_equal(steps, [0, 50, 100])
+    np.testing.assert_allclose(values, [[0, 0.5, 1], [0, 0, 1 / 3]])
+
+
+def test_runs_are_grouped_in_order_of_appearance(tmp_path):
+    runs = load_runs([make_study(tmp_path, envs=("gridworld", "smac/3m"), seeds=2)])
+    assert list(by_env(runs)) == ["gridworld", "smac/3m"]
+    assert {label: len(group) for label, group in by_label(runs).items()} == {"emu_qplex": 4, "qplex": 4}
+
+
+def test_versions_of_one_environment_are_not_mixed_by_accident(tmp_path):
+    runs = [load_run(write_run(tmp_path / v, version=v)) for v in ("1", "2")]
+    with pytest.raises(EmuError, match="--mix-versions"):
+        require_one_version(runs)
+    require_one_version(runs, mix_versions=True)
+    other = load_run(write_run(tmp_path / "other", env="matrix/coordination"))
+    require_one_version([runs[0], other])
+
+
+def test_a_run_without_a_readable_description_has_an_unknown_version(tmp_path):
+    folder = write_run(tmp_path / "a")
+    (folder / "meta.json").write_text(json.dumps({"env": "gone"}))
+    assert load_run(folder).version == "unknown"
