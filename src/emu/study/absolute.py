@@ -1,0 +1,53 @@
+"""The absolute metric (Gorsane et al., 2022): the best team of a run, tested once more with ten times the episodes.
+
+The test that made a team the best of its run was lucky by selection; these episodes are fresh.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from emu.checkpoint import replace_json
+from emu.errors import EmuError
+
+FILE = "absolute.json"
+FACTOR = 10
+TEST_NUMBER = 10**9  # a number that no test in training has, so that its episodes are new
+
+
+def measure_absolute(run: Path) -> dict[str, Any]:
+    """Test the best team of a run with ten times `eval.episodes` and write the episodes to absolute.json."""
+    from emu.evaluate import Evaluator
+    from emu.team import load_team
+
+    team = load_team(run)
+    episodes = FACTOR * team.config.eval.episodes
+    evaluator = Evaluator(team.env, team.learner, episodes, team.devices)
+    result = evaluator.test(team.policy, team.config.seed, TEST_NUMBER)
+    content = {
+        "step": int(team.best["step"]),
+        "episodes": episodes,
+        "win_rate": result.won.astype(int).tolist(),
+        "return": [round(value, 6) for value in result.total.astype(float).tolist()],
+        "length": result.length.astype(int).tolist(),
+    }
+    replace_json(run / FILE, content)
+    return content
+
+
+def read_absolute(run: Path, missing_ok: bool = False) -> dict[str, Any]:
+    """What `measure_absolute` wrote; empty if nothing and that is all right."""
+    path = run / FILE
+    if not path.exists():
+        if missing_ok:
+            return {}
+        raise EmuError(f"{run} has no absolute metric yet. Measure it with `emu absolute {run}`.")
+    try:
+        content = json.loads(path.read_text())
+        if not all(len(content[name]) == content["episodes"] for name in ("win_rate", "return", "length")):
+            raise ValueError("its lists do not hold one value per episode")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EmuError(f"{path} cannot be read ({error}). Measure it again with `emu absolute {run}`.") from error
+    return content

@@ -1,0 +1,78 @@
+"""Runs as the JSON of marl-eval (Gorsane et al., 2022), so that its tools can read them.
+
+    environment -> task -> algorithm -> seed_k -> step_i {step_count, elapsed_time, metrics: [values]}, absolute_metrics
+
+marl-eval takes it that all runs have the same tests and that `absolute_metrics` comes last, so runs are cut to the
+tests that all of one task have, and absolute metrics are exported when every run of the task has them. Names of
+environments and tasks are in lower case, as its look-ups expect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emu.errors import EmuError
+from emu.study.absolute import read_absolute
+from emu.study.runs import Run, by_env
+
+METRICS = {"win_rate": "test_win_rate", "return": "test_return", "length": "test_length"}
+
+
+def marl_eval(runs: Sequence[Run]) -> dict[str, Any]:
+    """All runs as one nested dictionary."""
+    data: dict[str, Any] = {}
+    for env, group in by_env(runs).items():
+        environment, _, task = env.lower().partition("/")
+        tests = min(len(_tests(run)) for run in group)
+        absolute = all(read_absolute(run.folder, missing_ok=True) for run in group)
+        algorithms = data.setdefault(environment, {}).setdefault(task or environment, {})
+        for run in group:
+            seeds = algorithms.setdefault(run.label, {})
+            name = f"seed_{run.seed}"
+            if name in seeds:
+                raise EmuError(f"Two runs of '{run.label}' on {env} have seed {run.seed}: export them apart.")
+            seeds[name] = _steps(run, tests) | (_absolute(run) if absolute else {})
+    return data
+
+
+def export(runs: Sequence[Run], out: Path) -> Path:
+    if out.suffix != ".json":
+        raise EmuError(f"The export is a .json file, not '{out.name}'.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(marl_eval(runs), indent=1) + "\n")
+    return out
+
+
+def _tests(run: Run) -> list[dict[str, float]]:
+    tests = [row for row in run.rows if METRICS["win_rate"] in row]
+    if not tests:
+        raise EmuError(f"{run.folder} has no test yet, so there is nothing to export.")
+    return tests
+
+
+def _steps(run: Run, tests: int) -> dict[str, Any]:
+    """The first tests of a run; a test is logged as its mean, so each list holds one value."""
+    walls = _walls(run.folder)
+    first = next(iter(walls.values()), 0.0)
+    steps = {}
+    for number, row in enumerate(_tests(run)[:tests]):
+        counted = {"step_count": int(row["step"]), "elapsed_time": walls.get(int(row["step"]), first) - first}
+        steps[f"step_{number}"] = counted | {name: [row[key]] for name, key in METRICS.items()}
+    return steps
+
+
+def _walls(folder: Path) -> dict[int, float]:
+    """Wall-clock time of every test; a resumed run counts its pause."""
+    path = folder / "timing.jsonl"
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    return {int(row["step"]): float(row["wall"]) for row in rows}
+
+
+def _absolute(run: Run) -> dict[str, Any]:
+    content = read_absolute(run.folder)
+    return {"absolute_metrics": {name: content[name] for name in METRICS}}
