@@ -14,7 +14,12 @@ from emu.learners.value import ValueLearner
 from emu.runtime import Devices
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.envs.base import Env
     from emu.keeper import MemoryKeeper
+    from emu.learners.base import Learner
+    from emu.snapshots import Photographer
 
 
 def build_terms(config: Config, spec: EnvSpec) -> list[Term]:
@@ -42,6 +47,17 @@ def build_keeper(config: Config, spec: EnvSpec) -> MemoryKeeper | None:
     from emu.keeper import MemoryKeeper
 
     return MemoryKeeper(config, spec)
+
+
+def build_photographer(
+    keeper: MemoryKeeper | None, run: Path, env: Env, learner: Learner, seed: int
+) -> Photographer | None:
+    """What takes pictures of the memory, where there is one."""
+    if keeper is None:
+        return None
+    from emu.snapshots import Photographer
+
+    return Photographer(run, env, learner, seed)
 
 
 def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> ValueLearner:

@@ -298,6 +298,16 @@ def replace_json(path: Path, content: Any, indent: int | None = None) -> None:
     _flush_folder(path.parent)
 
 
+def replace_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write a compressed .npz in one step; the same arrays give the same bytes."""
+    temporary = path.with_name(f".{path.name}.part")
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+        _flush(file)
+    temporary.replace(path)
+    _flush_folder(path.parent)
+
+
 def _flush(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())

@@ -187,6 +187,7 @@ class MemoryConfig:
     backward_propagation: bool = False  # authors' code: after a desirable match the rest of the episode is desirable
     optimistic: bool = False  # the incentive goes by desirability itself instead of its frequency
     control_weight: float = 0.1  # lambda of conventional episodic control
+    snapshot_interval: int = 100_000  # environment steps between small pictures of the memory for `emu report`; 0: none
     embedder: EmbedderConfig = EmbedderConfig()
 
     def __post_init__(self) -> None:
@@ -199,6 +200,7 @@ class MemoryConfig:
             self.radius >= 0 and self.control_weight >= 0,
             "memory.radius and control_weight must not be negative.",
         )
+        check(self.snapshot_interval >= 0, "memory.snapshot_interval must not be negative (0: no snapshots).")
 
 
 @dataclasses.dataclass(frozen=True)

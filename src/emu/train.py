@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from emu import envs
-from emu.algorithms import build_keeper, build_learner
+from emu.algorithms import build_keeper, build_learner, build_photographer
 from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, from_dict, replace, to_dict
 from emu.console import Progress
@@ -44,6 +44,7 @@ class Counters:
     owed: int = 0  # updates that collected episodes have earned and that are still to be done
     tests: int = 0
     logs: int = 0  # training rows written
+    snapshots: int = 0  # intervals of which a snapshot of the memory was taken
     best: tuple[float, float] = (-1.0, -np.inf)  # win rate and return of the best test
     last_checkpoint: int = 0
 
@@ -68,6 +69,7 @@ class Trainer:
             spec, config.replay.episodes, int(config.replay.gigabytes * 1e9), config.learner.length_buckets
         )
         self.keeper = build_keeper(config, spec)
+        self.photographer = build_photographer(self.keeper, folder, self.env, self.learner, config.seed)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters = Means(), Counters()
         keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
@@ -180,6 +182,8 @@ class Trainer:
             self.log()
         if counters.step // config.eval.interval >= counters.tests or counters.step >= config.steps:
             summary = self.test()
+        if self.snapshot_due():
+            self.take_snapshot()
         if counters.step - counters.last_checkpoint >= config.checkpoint.interval:
             self.save()
         extra = f"memory {len(self.keeper.memory):,}" if self.keeper else ""
@@ -229,6 +233,22 @@ class Trainer:
             counters.best = score
             save_best(self.folder, self.learner.policy(self.state), counters.step, summary)
         return summary
+
+    def snapshot_due(self) -> bool:
+        interval, step = self.config.memory.snapshot_interval, self.counters.step
+        if not self.keeper or not interval or not len(self.keeper.memory):
+            return False
+        return step // interval > self.counters.snapshots or step >= self.config.steps
+
+    def take_snapshot(self) -> Path:
+        """A small picture of the memory for `emu report`; changes nothing that the run computes."""
+        assert self.keeper and self.photographer
+        self.settle()
+        started = time.perf_counter()
+        self.counters.snapshots = self.counters.step // (self.config.memory.snapshot_interval or self.counters.step)
+        path = self.photographer.take(self.counters.step, self.learner.policy(self.state), self.keeper.memory)
+        self.seconds["evaluation"] += time.perf_counter() - started
+        return path
 
     # Saving and restoring
 

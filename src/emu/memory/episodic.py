@@ -159,6 +159,13 @@ class EpisodicMemory:
         self.counters["asked"] += int(wanted.sum())
         return self._answer(ids, embeddings, shape)
 
+    def peek(self, states: np.ndarray, times: np.ndarray) -> tuple[Recall, np.ndarray]:
+        """What `recall` would answer for (n, S) states, and their (n, D) keys; leaves no trace: nothing is counted and
+        no entry counts as used."""
+        embeddings = self._embed(np.asarray(states, np.float32), np.asarray(times))
+        keys = self._keys(embeddings)
+        return self._answer(self.index.query(keys)[0], embeddings, (len(keys),)), keys
+
     def _answer(self, ids: np.ndarray, embeddings: np.ndarray, shape: tuple[int, ...]) -> Recall:
         found, at, s = ids >= 0, np.maximum(ids, 0), self._store
         counts = np.where(found[:, None], s.counts[at], 1)
@@ -236,17 +243,17 @@ class EpisodicMemory:
         """Bytes in use, states and index included."""
         return sum(a.nbytes // self.capacity for a in self._store[:-1]) * len(self) + self.index.nbytes
 
-    def export(self) -> dict[str, np.ndarray]:
-        """A table of all entries, a column each, for plots: copies, safe to change."""
-        s, size = self._store, len(self)
+    def export(self, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """A table of all entries, or of some (numbers), a column each, for plots: copies, safe to change."""
+        s, at = self._store, np.arange(len(self)) if rows is None else rows
         return {
-            "key": self.index.keys[:size].copy(),
-            "embedding": s.embeddings[:size].copy(),
-            "best_return": s.best_return[:size].copy(),
-            "desirable": s.desirable[:size].copy(),
-            "visits": s.counts[:size, 0].copy(),
-            "desirable_visits": s.counts[:size, 1].copy(),
-            "t": s.times[:size].copy(),
+            "key": self.index.keys[at],
+            "embedding": s.embeddings[at],
+            "best_return": s.best_return[at],
+            "desirable": s.desirable[at],
+            "visits": s.counts[at, 0],
+            "desirable_visits": s.counts[at, 1],
+            "t": s.times[at],
         }
 
     def save(self, folder: str | Path) -> None:
