@@ -7,13 +7,13 @@ curve is then called by its algorithm.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from emu.config import Config
+from emu.config import Config, to_dict
 from emu.errors import EmuError, did_you_mean
 from emu.metrics import read_rows
 from emu.train import read_config
@@ -159,3 +159,32 @@ def require_one_version(runs: Sequence[Run], mix_versions: bool = False) -> None
                 f"These runs of '{env}' come from different versions of it: {', '.join(versions)}. Their numbers are "
                 "not comparable. Look at them apart, or say --mix-versions if that is what you want."
             )
+
+
+def short_steps(steps: float) -> str:
+    """A number of steps as people say it: 500, 20K, 1.37M."""
+    if steps >= 1e6:
+        return f"{steps / 1e6:.3g}M"
+    return f"{steps / 1e3:.3g}K" if steps >= 1e3 else f"{steps:.0f}"
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """All settings of a run by their dotted names."""
+    return dict(_flat(to_dict(config), ""))
+
+
+def _flat(node: dict[str, Any], where: str) -> Iterator[tuple[str, Any]]:
+    for name, value in node.items():
+        if isinstance(value, dict) and name != "env_args":
+            yield from _flat(value, f"{where}{name}.")
+        else:
+            yield f"{where}{name}", value
+
+
+def varied_settings(runs: Sequence[Run]) -> list[str]:
+    """What a study varies: settings with several values among the runs of one algorithm and environment."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault((run.algo, run.env), []).append(settings(run.config))
+    names = [name for name in settings(Config()) if name not in ("seed", "algo", "env")]
+    return [n for n in names if any(any(c[n] != g[0][n] for c in g) for g in groups.values())]
