@@ -168,6 +168,19 @@ def short_steps(steps: float) -> str:
     return f"{steps / 1e3:.3g}K" if steps >= 1e3 else f"{steps:.0f}"
 
 
+def short_number(value: float) -> str:
+    """A setting as the paper writes it: 1.3e-3, 0.1, 10."""
+    if value and abs(value) < 0.01:
+        digits, exponent = f"{value:.3e}".split("e")
+        return f"{float(digits):g}e{int(exponent)}"
+    return f"{value:g}"
+
+
+def scale_note(runs: Sequence[Run]) -> str:
+    """Runs that were made smaller than the paper's say so wherever they are shown."""
+    return " (laptop scale)" if any(run.scale == "laptop" for run in runs) else ""
+
+
 def settings(config: Config) -> dict[str, Any]:
     """All settings of a run by their dotted names."""
     return dict(_flat(to_dict(config), ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from emu.errors import EmuError, did_you_mean
 from emu.study import stats
-from emu.study.runs import Run, by_env, by_label, require_one_version, short_steps
+from emu.study.runs import Run, by_env, by_label, require_one_version, scale_note, short_number, short_steps
 
 NOTHING = "–"
 
@@ -27,7 +27,7 @@ class Table(NamedTuple):
     title: str
     columns: list[str]
     rows: list[list[Cell]]
-    groups: list[tuple[str, int]] = []  # headings above neighbouring columns, and over how many
+    groups: tuple[tuple[str, int], ...] = ()  # headings above neighbouring columns, and over how many
 
 
 def summary_tables(runs: Sequence[Run]) -> list[Table]:
@@ -44,7 +44,7 @@ def summary_tables(runs: Sequence[Run]) -> list[Table]:
         cells.append(Cell(_plus_minus(s.overall.value, s.overall_std), s.overall.value == top))
         cells.append(Cell(f"{s.best:.2f}"))
         rows.append(cells + [Cell(_interval(s.absolute) if s.absolute else NOTHING)] * absolute)
-    return [Table(f"Summary{_scale(runs)}", columns, rows)]
+    return [Table(f"Summary{scale_note(runs)}", columns, rows)]
 
 
 def radius_tables(runs: Sequence[Run]) -> list[Table]:
@@ -69,7 +69,7 @@ def _radius_table(env: str, algo: str, runs: list[Run]) -> Table:
     times = [end / 3, 2 * end / 3, end]
     rows = []
     for radius in radii:
-        row = [Cell(f"{radius:.3g}" if radius else "auto")]
+        row = [Cell(short_number(radius) if radius else "auto")]
         for time in times:
             means = [_mean_overall(cells.get((radius, kind), []), time) for kind in kinds]
             top = max(value for value in means if not math.isnan(value))
@@ -77,8 +77,8 @@ def _radius_table(env: str, algo: str, runs: list[Run]) -> Table:
         rows.append(row)
     seeds = sorted({len(members) for members in cells.values()})
     count = f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-    title = f"Overall win-rate of {algo} on {env} by radius δ and embedder, {_seeds(count)}{_scale(runs)}"
-    return Table(title, ["δ", *kinds * len(times)], rows, [("", 1), *((short_steps(t), len(kinds)) for t in times)])
+    title = f"Overall win-rate of {algo} on {env} by radius δ and embedder, {_seeds(count)}{scale_note(runs)}"
+    return Table(title, ["δ", *kinds * len(times)], rows, (("", 1), *((short_steps(t), len(kinds)) for t in times)))
 
 
 def _mean_overall(runs: list[Run], until: float) -> float:
@@ -103,7 +103,7 @@ def memory_tables(runs: Sequence[Run]) -> list[Table]:
             row = [env, label, str(len(members)), f"{size:,.0f}", f"{used / 2**20:.1f}", _number(each, 0)]
             row += [_number(each * 1e6 / 2**30, 2), f"{visits:.2f}", f"{100 * desirable:.1f} %"]
             rows.append([Cell(text) for text in row])
-    return [Table(f"Memory use at the end of training{_scale(runs)}", columns, rows)]
+    return [Table(f"Memory use at the end of training{scale_note(runs)}", columns, rows)]
 
 
 def improvement_tables(runs: Sequence[Run], measure: stats.Measure = "overall") -> list[Table]:
@@ -119,7 +119,7 @@ def improvement_tables(runs: Sequence[Run], measure: stats.Measure = "overall") 
             text = NOTHING if same else _interval(stats.improvement_interval(scores[first], scores[second]))
             cells.append(Cell(text))
         rows.append(cells)
-    title = f"Probability of improvement of the row over the column, {measure} win rate{_scale(runs)}"
+    title = f"Probability of improvement of the row over the column, {measure} win rate{scale_note(runs)}"
     return [Table(title, ["", *scores], rows)]
 
 
@@ -164,8 +164,8 @@ def _line(cells: Sequence[str]) -> str:
 
 def latex(table: Table) -> str:
     """A booktabs table."""
-    lines = ["\\begin{table}", f"\\caption{{{escape(table.title)}}}", f"\\begin{{tabular}}{{l{'r' * _numeric(table)}}}"]
-    lines += ["\\toprule"]
+    places = "l" + "r" * (len(table.columns) - 1)
+    lines = ["\\begin{table}", f"\\caption{{{escape(table.title)}}}", f"\\begin{{tabular}}{{{places}}}", "\\toprule"]
     if table.groups:
         lines += [_row(f"\\multicolumn{{{n}}}{{c}}{{{escape(title)}}}" for title, n in table.groups)]
     lines += [_row(map(escape, table.columns)), "\\midrule"]
@@ -174,11 +174,7 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}"]) + "\n"
 
 
-def _numeric(table: Table) -> int:
-    return len(table.columns) - 1
-
-
-def _row(cells) -> str:
+def _row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + " \\\\"
 
 
@@ -186,8 +182,12 @@ LATEX = {
     "\\": "\\textbackslash{}",
     "~": "\\textasciitilde{}",
     "^": "\\textasciicircum{}",
+    "δ": "$\\delta$",
+    "λ": "$\\lambda$",
+    "±": "$\\pm$",
+    "×": "$\\times$",
+    "–": "--",
     **{character: f"\\{character}" for character in "&%$#_{}"},
-    **{"δ": "$\\delta$", "λ": "$\\lambda$", "±": "$\\pm$", "–": "--", "×": "$\\times$", "≤": "$\\leq$"},
 }
 
 
@@ -209,8 +209,3 @@ def _number(value: float, digits: int) -> str:
 
 def _seeds(count: str) -> str:
     return f"{count} seed{'' if count == '1' else 's'}"
-
-
-def _scale(runs: Sequence[Run]) -> str:
-    """Runs that were made smaller than the paper's say so wherever they are shown."""
-    return " (laptop scale)" if any(run.scale == "laptop" for run in runs) else ""
