@@ -1,6 +1,6 @@
 """Pictures of a memory while it grows: a sample of its entries and one greedy episode, small enough to keep.
 
-    run/snapshots/000000100000.npz      (n, D) keys, (n, S) states as float16, returns, visits, ... and an episode's path
+    run/snapshots/000000100000.npz      (n, D) keys, (n, S) states as float16, returns, visits, ... and a path
 
 Taking one reads the run without touching it: the sample and the episode have random streams of their own, and looking
 up the episode's states counts as no use of the entries. The same step of the same run always gives the same file, so a

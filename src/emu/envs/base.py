@@ -12,7 +12,9 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome, PyTree
@@ -74,6 +76,27 @@ class Drawable(Protocol):
 
     def draw(self, state: PyTree) -> Any:
         """One picture of a (host) state, (height, width, 3) uint8."""
+        ...
+
+
+class Sketch(NamedTuple):
+    """Many states as figures on one scene, compact enough to send thousands of them to a browser.
+
+    The scene is JSON: `width` and `height` in units of its own (x to the right, y down), `background`, `shapes` drawn
+    behind (`polygon`, `box` or `line` with `fill`, `stroke`, `thickness`), and what each of the F `figures` looks like
+    (`corners`, `turn`, `size`, `fill`, `stroke`, `letter`, `rings`: whether life and shield are drawn).
+    """
+
+    scene: dict[str, Any]
+    figures: np.ndarray  # (n, F, 4) float32: x, y, life and shield in [0, 1]; life 0: not there
+
+
+@runtime_checkable
+class Sketchable(Protocol):
+    """An environment whose states can be drawn from the vectors that the memory keeps: `emu report` shows them."""
+
+    def sketch(self, states: np.ndarray) -> Sketch:
+        """Sketches of (n, S) state vectors."""
         ...
 
 

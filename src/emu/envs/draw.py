@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+
+from emu.envs.base import Sketch
 
 if TYPE_CHECKING:
     from emu.envs.gridworld import GridWorld
@@ -42,6 +44,34 @@ def draw_grid(env: GridWorld, position: np.ndarray, time: int, cell: int = 36) -
     font = ImageFont.load_default(size=cell // 2)
     pen.text((cell // 4, cell // 5), f"step {time}   {word}", fill=INK, font=font)
     return np.asarray(image.resize((image.width // 2, image.height // 2), Image.Resampling.LANCZOS))
+
+
+def sketch_grid(env: GridWorld, states: np.ndarray) -> Sketch:
+    """The same room for a browser; positions are read back from the one-hot rows and columns of each observation."""
+    seen = np.asarray(states, np.float32).reshape(len(states), 2, -1)
+    row = seen[..., : env.rows].argmax(axis=-1)
+    column = seen[..., env.rows : env.rows + env.columns].argmax(axis=-1)
+    there = np.ones_like(row)
+    figures = np.stack([column + 0.5, row + 0.5, there, 0 * there], axis=-1).astype(np.float32)
+    return Sketch(_grid_scene(env), figures)
+
+
+def _grid_scene(env: GridWorld) -> dict[str, Any]:
+    top, bottom, left, right = env.light_room
+    light = [max(left, 0), max(top, 0), min(right + 1, env.columns), min(bottom + 1, env.rows)]
+    shapes: list[dict[str, Any]] = [{"box": light, "fill": LIGHT}]
+    for x in range(1, env.columns):
+        middle = x == env.columns // 2
+        colour, thickness = (INK, 0.1) if middle else (LINE, 0.03)
+        shapes.append({"line": [[x, 0], [x, env.rows]], "stroke": colour, "thickness": thickness})
+    for y in range(1, env.rows):
+        shapes.append({"line": [[0, y], [env.columns, y]], "stroke": LINE, "thickness": 0.03})
+    for (row, column), colour in zip(env.goals.tolist(), TEAM, strict=True):
+        box = [column + 0.14, row + 0.14, column + 0.86, row + 0.86]
+        shapes.append({"box": box, "stroke": colour, "thickness": 0.09})
+    figure = {"corners": 0, "turn": 0, "size": 0.28, "letter": "", "rings": False}
+    figures = [{**figure, "fill": colour, "stroke": colour} for colour in TEAM]
+    return {"width": env.columns, "height": env.rows, "background": PAPER, "shapes": shapes, "figures": figures}
 
 
 def draw_payoff(payoff: np.ndarray, action: np.ndarray, cell: int = 72) -> np.ndarray:

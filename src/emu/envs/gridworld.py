@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import EnvSpec
+from emu.envs.base import EnvSpec, Sketch
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 
@@ -185,3 +185,8 @@ class GridWorld:
         from emu.envs.draw import draw_grid
 
         return draw_grid(self, np.asarray(state.position), int(state.time))
+
+    def sketch(self, states: np.ndarray) -> Sketch:
+        from emu.envs.draw import sketch_grid
+
+        return sketch_grid(self, states)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from emu.envs.base import Sketch
 from emu.envs.smac import terrain
 from emu.envs.smac.roster import Roster
 
@@ -193,3 +194,62 @@ def _caption(pen: ImageDraw.ImageDraw, r: Roster, state: Any, shown: np.ndarray,
     pen.text((size[0] - 110, 10), f"{allies}", fill=TEAMS[0], font=font, anchor="ra")
     pen.text((size[0] - 84, 10), "vs", fill=(150, 160, 172), font=font, anchor="ma")
     pen.text((size[0] - 58, 10), f"{enemies}", fill=TEAMS[1], font=font, anchor="la")
+
+
+# For a browser
+
+
+def sketch(env: Any, states: np.ndarray) -> Sketch:
+    """Units read back from (n, S) state vectors, in the window's coordinates; the fallen have life 0."""
+    r, shape = env.roster, env.layout
+    x0, _, _, y1 = _window(r)
+    states = np.asarray(states, np.float32)
+    split = shape.n_allies * shape.unit_dim
+    width = 3 + shape.enemy_shields + shape.type_bits
+    allies = states[:, :split].reshape(len(states), shape.n_allies, shape.unit_dim)
+    enemies = states[:, split : split + shape.n_enemies * width].reshape(len(states), shape.n_enemies, width)
+    sides = [(allies, 2, shape.ally_shields), (enemies, 1, shape.enemy_shields)]
+    parts = [_figures(side, place, shields) for side, place, shields in sides]
+    figures = np.concatenate(parts, axis=1)
+    figures[..., 0] -= x0
+    figures[..., 1] = y1 - figures[..., 1]
+    return Sketch(_scene(r), figures)
+
+
+def _figures(side: np.ndarray, place: int, shields: bool) -> np.ndarray:
+    """(n, units, F) features, of which number `place` is x -> (n, units, 4): map position, life, shield."""
+    position = side[..., place : place + 2] * terrain.SIZE + terrain.SIZE / 2
+    shield = side[..., place + 2] if shields else np.zeros(side.shape[:2], np.float32)
+    return np.concatenate([position, side[..., :1], shield[..., None]], axis=-1).clip(0, [32, 32, 1, 1])
+
+
+def _scene(r: Roster) -> dict[str, Any]:
+    x0, y0, x1, y1 = _window(r)
+    outlines = [[[round(x - x0, 3), round(y1 - y, 3)] for x, y in _outline(planes)] for planes in r.terrain.pieces]
+    edges = [{"polygon": outline, "stroke": _hex(EDGE), "thickness": 0.2} for outline in outlines]
+    grounds = [{"polygon": outline, "fill": _hex(GROUND)} for outline in outlines]
+    return {
+        "width": x1 - x0,
+        "height": y1 - y0,
+        "background": _hex(BACKGROUND),
+        "shapes": edges + grounds,
+        "figures": [_figure(r, i) for i in range(r.n)],
+    }
+
+
+def _figure(r: Roster, i: int) -> dict[str, Any]:
+    unit, team = r.units[i], int(i >= r.n_allies)
+    return {
+        "corners": _CORNERS.get(unit.name, 0),
+        "turn": math.pi / 4 if unit.name == "marine" else math.pi / 2,
+        "size": max(unit.radius, 0.42),
+        "fill": _hex(DARK_TEAMS[team]),
+        "stroke": _hex(TEAMS[team]),
+        "letter": unit.letter,
+        "name": unit.name.replace("_", " "),
+        "rings": True,
+    }
+
+
+def _hex(colour: tuple[int, int, int]) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)

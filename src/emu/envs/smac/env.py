@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import EnvSpec
+from emu.envs.base import EnvSpec, Sketch
 from emu.envs.smac import combat, features
 from emu.envs.smac.features import Layout, Options
 from emu.envs.smac.maps import MAPS, MapSpec
@@ -185,6 +185,12 @@ class SmacEnv:
         from emu.envs.smac.draw import frames
 
         return frames(self, states)
+
+    def sketch(self, states: np.ndarray) -> Sketch:
+        """Battles for a browser, from state vectors alone."""
+        from emu.envs.smac.draw import sketch
+
+        return sketch(self, states)
 
     def play(self, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
         """Battles of a scripted player; see `emu.envs.smac.players`."""
