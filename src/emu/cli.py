@@ -1,4 +1,4 @@
-"""The `emu` command: demo, train, resume, evaluate, render, plot, envs, algos, play, check, doctor."""
+"""The `emu` command: demo, train, resume, evaluate, render, plot, study, sweep, envs, algos, play, check, doctor."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rich.table import Table
 import emu
 from emu.config import Config, JsonObject
 from emu.errors import EmuError
+from emu.study.cli import study, sweep
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
 AsJson = Annotated[bool, tyro.conf.arg(name="json")]
@@ -243,7 +244,7 @@ def play(
     return 0
 
 
-EXTRAS = {"gpu": "jax_cuda12_plugin", "bench": "pykdtree", "dev": "pytest"}
+EXTRAS = {"gpu": "jax_cuda12_plugin", "cluster": "ray", "bench": "pykdtree", "dev": "pytest"}
 
 
 def doctor() -> int:
@@ -274,6 +275,8 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "evaluate": evaluate,
     "render": render,
     "plot": plot,
+    "study": study,
+    "sweep": sweep,
     "envs": list_envs,
     "algos": list_algos,
     "play": play,

@@ -1,0 +1,226 @@
+"""The paper's experiments by name: which tasks, which algorithms with which changes, how many seeds.
+
+Figures and tables are those of Na et al. (2024). `laptop` is the same question asked with less: fewer steps and
+seeds, an easy map. It is labelled as such wherever its results appear, and its numbers are not the paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from emu.errors import EmuError, did_you_mean
+from emu.study.plan import ALONE, Plan, Planned
+
+Scale = Literal["paper", "laptop"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+
+
+class Variant(NamedTuple):
+    """One curve."""
+
+    label: str
+    algo: str
+    overrides: dict[str, Any] = {}  # noqa: RUF012 (a constant: never changed)
+
+
+class Panel(NamedTuple):
+    """Curves that are drawn together, on each of some tasks."""
+
+    tasks: tuple[str, ...]
+    variants: tuple[Variant, ...]
+
+
+class Laptop(NamedTuple):
+    """The same question asked with less: an easy task, a tenth of the steps, fewer seeds."""
+
+    panels: tuple[Panel, ...]
+    steps: int = 200_000
+    seeds: tuple[int, ...] = (0, 1)
+    overrides: dict[str, Any] = {}  # noqa: RUF012
+
+
+class Experiment(NamedTuple):
+    """One figure or table."""
+
+    title: str
+    panels: tuple[Panel, ...]
+    laptop: Laptop | None = None
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    needs: str = ""  # what this package does not have yet; such an experiment can be listed but not run
+
+
+def _plain(*algos: str) -> tuple[Variant, ...]:
+    return tuple(Variant(algo, algo) for algo in algos)
+
+
+def _number(value: float) -> str:
+    """1.3e-7, as the paper writes it."""
+    mantissa, _, exponent = f"{value:g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+
+
+def _maps(*names: str) -> tuple[str, ...]:
+    return tuple(f"smac/{name}" for name in names)
+
+
+RADII = (1.3e-7, 1.3e-5, 1.3e-3, 1.3e-2)
+EMBEDDERS = ("random", "embnet", "dcae")
+WEIGHTS = (0.01, 0.1, 0.5, 1.0, 10.0)
+CASES = ("reconstruction_no_time", "reconstruction_time", "return_only", "both")
+
+SIX_MAPS = _maps("1c3s5z", "3s_vs_5z", "5m_vs_6m", "MMM2", "6h_vs_8z", "3s5z_vs_3s6z")
+ALL_METHODS = _plain("emu_qplex", "emu_cds", "emc", "cds", "qplex", "qmix")
+
+_RADIUS_BY_EMBEDDER = tuple(
+    Variant(
+        f"{kind} δ={_number(radius)}",
+        "no_ei",  # conventional control, so that nothing but embedder and radius differs
+        {"memory.embedder.kind": kind, "memory.radius": radius},
+    )
+    for kind in EMBEDDERS
+    for radius in RADII
+)
+_RADIUS = tuple(Variant(f"emu_qplex δ={_number(r)}", "emu_qplex", {"memory.radius": r}) for r in RADII)
+_WEIGHT = tuple(
+    Variant(f"emu_qplex λ={_number(w)}", "emu_qplex", {"memory.embedder.reconstruction_weight": w}) for w in WEIGHTS
+)
+_CASE = tuple(
+    Variant(f"case {number} {case}", "emu_qplex", {"memory.embedder.loss_case": case})
+    for number, case in enumerate(CASES, 1)
+)
+_CURIOSITY = (
+    Variant("emu_qplex with curiosity", "emu_qplex", {"curiosity.scale": 0.001}),
+    Variant("emu_qplex without", "emu_qplex", {"curiosity.scale": 0.0}),
+    *_plain("no_ei", "qplex"),
+)
+_DIVERSITY = (
+    Variant("emu_cds with diversity", "emu_cds", {"diversity.beta": 0.07, "diversity.beta1": 2.0}),
+    Variant("emu_cds without", "emu_cds", {"diversity.beta": 0.0}),
+    *_plain("cds_no_ei", "cds"),
+)
+_ELLIPTICAL = (
+    *_plain("emu_qplex", "emc", "qplex"),
+    *(Variant(f"qplex_e3b β={b:g}", "qplex_e3b", {"elliptical.scale": b}) for b in (0.01, 0.1)),
+)
+
+_GRIDWORLD = (Panel(("gridworld",), _plain("emu_qplex", "emc", "qplex", "qmix")),)
+_WITHOUT_QPLEX = _plain("emu_qplex", "no_ei", "no_se", "no_ei_no_se", "emc", "qplex")
+_WITHOUT_CDS = _plain("emu_cds", "cds_no_ei", "cds_no_se", "cds")
+
+EASY_MAP = "smac/3m"
+
+
+def _easy(variants: tuple[Variant, ...], seeds: tuple[int, ...] = (0, 1)) -> Laptop:
+    """The curves of a SMAC figure on a map that small machines can learn."""
+    return Laptop((Panel((EASY_MAP,), variants),), seeds=seeds)
+
+
+FOOTBALL = "the football environment"
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "gridworld": Experiment(
+        "Didactic gridworld: does the incentive avoid the trap of arriving alone?",
+        _GRIDWORLD,
+        Laptop(_GRIDWORLD, overrides={"rollout.epsilon_steps": 80_000}),
+        seeds=(0, 1, 2, 3, 4, 5),
+    ),
+    "smac": Experiment(
+        "Six SMAC maps, two EMUs and four baselines",
+        (Panel(SIX_MAPS, ALL_METHODS),),
+        _easy(ALL_METHODS),
+    ),
+    "smac_more": Experiment(
+        "Further SMAC maps",
+        (Panel(_maps("3s5z", "corridor"), ALL_METHODS),),
+        _easy(ALL_METHODS),
+    ),
+    "radius_embedder": Experiment(
+        "Overall win rate by radius δ and embedder, conventional episodic control (tables)",
+        (Panel(_maps("3s_vs_5z", "5m_vs_6m"), _RADIUS_BY_EMBEDDER),),
+        _easy(_RADIUS_BY_EMBEDDER, seeds=(0,)),
+    ),
+    "radius": Experiment(
+        "The radius δ of EMU on a super hard map",
+        (Panel(_maps("6h_vs_8z"), _RADIUS),),
+        _easy(_RADIUS),
+    ),
+    "reconstruction": Experiment(
+        "The weight λ of reconstruction in dCAE's loss",
+        (Panel(_maps("3s5z", "3s_vs_5z"), _WEIGHT),),
+        _easy(_WEIGHT),
+    ),
+    "loss_cases": Experiment(
+        "Four losses of dCAE",
+        (Panel(_maps("3s5z", "3s_vs_5z"), _CASE),),
+        _easy(_CASE),
+    ),
+    "ablation": Experiment(
+        "Without the episodic incentive, without the semantic embedding, without both",
+        (
+            Panel(_maps("6h_vs_8z", "3s5z_vs_3s6z"), _WITHOUT_QPLEX),
+            Panel(_maps("3s5z_vs_3s6z"), _WITHOUT_CDS),
+        ),
+        _easy(_WITHOUT_QPLEX),
+    ),
+    "ablation_embedding": Experiment(
+        "Without the semantic embedding, beside all methods",
+        (Panel(SIX_MAPS, ALL_METHODS + _plain("no_se", "cds_no_se")),),
+        _easy(ALL_METHODS + _plain("no_se", "cds_no_se")),
+    ),
+    "curiosity": Experiment(
+        "With and without the exploration reward r^c",
+        (Panel(_maps("3s_vs_5z", "5m_vs_6m", "3s5z_vs_3s6z"), _CURIOSITY + _DIVERSITY),),
+        _easy(_CURIOSITY),
+    ),
+    "e3b": Experiment(
+        "The elliptical bonus in place of the incentive",  # the paper's text names only 5m_vs_6m
+        (Panel(_maps("3s_vs_5z", "5m_vs_6m"), _ELLIPTICAL),),
+        _easy(_ELLIPTICAL),
+    ),
+    "football": Experiment("Three football scenarios, all methods", (), needs=FOOTBALL),
+    "radius_football": Experiment("The radius δ of EMU in football", (), needs=FOOTBALL),
+    "ablation_football": Experiment("Ablations in football", (), needs=FOOTBALL),
+    "mappo": Experiment("Beside MAPPO on six SMAC maps", (), needs="the algorithm mappo"),
+    "mujoco": Experiment("TD3 with EMU on Hopper, Walker2d, Humanoid", (), needs="td3, emu_td3 and MuJoCo tasks"),
+    "atari": Experiment("DQN with EMU on Breakout and Alien", (), needs="dqn, emu_dqn and Atari tasks"),
+}
+
+
+def find(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise EmuError(
+            f"No study is called '{name}'. {did_you_mean(name, EXPERIMENTS)} `emu study --list` lists them all."
+        )
+    return EXPERIMENTS[name]
+
+
+def plan(name: str, scale: Scale = "paper", seeds: Iterable[int] | None = None, tasks: Sequence[str] = ()) -> Plan:
+    """All runs of a study. `seeds` chooses some or others; `tasks` some of the study's, at laptop scale any."""
+    experiment = find(name)
+    if experiment.needs:
+        raise EmuError(f"The study '{name}' needs {experiment.needs}, which this version does not have yet.")
+    small = experiment.laptop if scale == "laptop" else None
+    changes = {**ALONE, **({"steps": small.steps, **small.overrides} if small else {})}
+    numbers = list(seeds if seeds is not None else (small or experiment).seeds)
+    panels = _on(tasks, small.panels) if small and tasks else _some(tasks, (small or experiment).panels, name)
+    runs = [
+        Planned(task, variant.label, variant.algo, seed, {**changes, **variant.overrides})
+        for panel in panels
+        for task in panel.tasks
+        for variant in panel.variants
+        for seed in numbers
+    ]
+    return Plan(name, experiment.title + (" (laptop scale)" if small else ""), scale, runs)
+
+
+def _on(tasks: Sequence[str], panels: Sequence[Panel]) -> list[Panel]:
+    return [panel._replace(tasks=tuple(tasks)) for panel in panels]
+
+
+def _some(tasks: Sequence[str], panels: Sequence[Panel], name: str) -> list[Panel]:
+    known = sorted({task for panel in panels for task in panel.tasks})
+    for task in tasks:
+        if task not in known:
+            raise EmuError(f"'{task}' is not a task of the study '{name}'. {did_you_mean(task, known)}")
+    return [p._replace(tasks=tuple(task for task in p.tasks if not tasks or task in tasks)) for p in panels]
