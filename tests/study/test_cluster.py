@@ -1,0 +1,74 @@
+"""Ray on three nodes of this machine: one is lost in mid-sweep, and nobody can tell from the metrics."""
+
+import threading
+import time
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emu-marl[cluster]'")
+
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from emu.errors import EmuError  # noqa: E402
+from emu.study.cluster import Tasks, cluster  # noqa: E402
+from emu.study.plan import Plan, grid  # noqa: E402
+from emu.study.sweep import local, run_plan  # noqa: E402
+from toys import TINY  # noqa: E402
+
+CHANGES = {**TINY, "steps": 3_000, "eval.interval": 200, "checkpoint.interval": 100}
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    """A head and two more nodes, one core each."""
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    together = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for _ in range(2):
+        together.add_node(num_cpus=1)
+    together.wait_for_nodes()
+    yield together
+    ray.shutdown()
+    together.shutdown()
+
+
+def make_plan(name, seeds):
+    settings = {key: [value] for key, value in CHANGES.items()}
+    return Plan(name, name, "", grid(["gridworld/tiny"], ["qmix"], seeds, settings))
+
+
+def started(folder):
+    """Whether a run has saved something and is not yet through."""
+    checkpoints = folder / "checkpoints"
+    steps = [int(path.name) for path in checkpoints.glob("[0-9]*")] if checkpoints.exists() else []
+    return bool(steps) and max(steps) < CHANGES["steps"] * 0.8
+
+
+def lose_a_node(together, folders, lost):
+    """Once every node is at work, kill one that is not the head, as a power cut would."""
+    deadline = time.monotonic() + 300
+    while sum(map(started, folders)) < 3:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
+    node = together.worker_nodes and next(iter(together.worker_nodes))
+    together.remove_node(node, allow_graceful=False)
+    lost.append(node)
+
+
+@pytest.mark.slow
+def test_a_node_lost_in_mid_sweep_changes_nothing(nodes, tmp_path):
+    plan = make_plan("lost", range(4))
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert not run_plan(plan, whole, ["emu"], local(whole, plan.runs, 1, ["emu"])).failed
+    lost: list = []
+    folders = [broken / run.folder for run in plan.runs]
+    killer = threading.Thread(target=lose_a_node, args=(nodes, folders, lost))
+    killer.start()
+    outcome = run_plan(plan, broken, ["emu"], cluster(nodes.address, broken, plan.runs, ["emu"]))
+    killer.join()
+    assert len(lost) == 1 and outcome.finished == 4 and not outcome.failed
+    for run in plan.runs:
+        disturbed, undisturbed = (out / run.folder / "metrics.jsonl" for out in (broken, whole))
+        assert disturbed.read_bytes() == undisturbed.read_bytes()
+    lives = [(broken / run.log).read_text().count("algorithm  qmix") for run in plan.runs]
+    assert sum(lives) == 5  # the run on the lost node, and no other, began a second life
