@@ -100,13 +100,14 @@ class MixerConfig:
     hyper_hidden: int = 64  # width of the hypernetworks' hidden layer
     heads: int = 4  # QPLEX: attention heads of the transformation
     kernels: int = 4  # QPLEX: kernels of the importance weights
+    importance_layers: int = 1  # QPLEX: layers of the networks that give the importance weights
     weighted_head: bool = False  # QPLEX: weigh the heads by the state (MMM2, 3s5z_vs_3s6z)
     nonlinear: bool = False  # QPLEX: keys also see Q_i (MMM2)
     attention_regulariser: float = 0.001  # QPLEX: weight of the attention's regularising loss
 
     def __post_init__(self) -> None:
         check(
-            min(self.embed, self.hyper_hidden, self.heads, self.kernels) >= 1,
+            min(self.embed, self.hyper_hidden, self.heads, self.kernels, self.importance_layers) >= 1,
             "mixer sizes must be at least 1.",
         )
         check(self.attention_regulariser >= 0, "mixer.attention_regulariser must not be negative.")

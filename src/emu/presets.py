@@ -64,6 +64,7 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
             "steps": 20_000,
             "rollout.chunk": 8,
             "rollout.epsilon_end": 1.0,
+            "mixer.importance_layers": 3,  # with one layer QPLEX hovers between the two equilibria
             "replay.episodes": 500,
             "learner.updates_per_call": 8,
             "eval.interval": 2_000,

@@ -1,4 +1,4 @@
-"""Do VDN and QMIX learn what they can represent, and fail where the literature says they must?
+"""Do the mixers learn what they can represent, and fail where the literature says they must?
 
 Exploration stays uniform, so that the fit is to the whole payoff table (the setting in which the failure is proven).
 """
@@ -31,7 +31,7 @@ cases = pytest.mark.parametrize("algo", ["vdn", "qmix"])
 seeds = pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 
 
-@cases
+@pytest.mark.parametrize("algo", ["vdn", "qmix", "qplex"])
 @seeds
 def test_a_game_that_can_be_represented_is_solved(tmp_path, algo, seed):
     assert learned_return(algo, "coordination", seed, tmp_path / "run") == 8.0
@@ -42,3 +42,8 @@ def test_a_game_that_can_be_represented_is_solved(tmp_path, algo, seed):
 def test_the_nonmonotonic_game_defeats_monotonic_mixing(tmp_path, algo, seed):
     """8 for the pair (0, 0), but both agents learn to fear action 0 and settle for 0."""
     assert learned_return(algo, "nonmonotonic", seed, tmp_path / "run") == 0.0
+
+
+@seeds
+def test_qplex_solves_the_nonmonotonic_game(tmp_path, seed):
+    assert learned_return("qplex", "nonmonotonic", seed, tmp_path / "run") == 8.0

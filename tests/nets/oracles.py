@@ -13,6 +13,13 @@ def linear(layer, x):
     return x @ kernel + bias
 
 
+def chain(layers, x):
+    """Linear layers with ReLU between them."""
+    for layer in layers[:-1]:
+        x = np.maximum(linear(layer, x), 0.0)
+    return linear(layers[-1], x)
+
+
 def two_layers(first, second, x):
     return linear(second, np.maximum(linear(first, x), 0.0))
 
@@ -63,8 +70,8 @@ def qplex(layers, chosen, greedy, onehot, state, *, unit_dim, coefficient=0.001)
     state_action = np.concatenate([state, onehot.reshape(-1)])
     for key, agents, action in layers["kernels"]:
         for agent in range(n_agents):
-            strength = abs(linear(key, state)[0]) + 1e-10
-            gate = sigmoid(linear(agents, state)[agent]) * sigmoid(linear(action, state_action)[agent])
+            strength = abs(chain(key, state)[0]) + 1e-10
+            gate = sigmoid(chain(agents, state)[agent]) * sigmoid(chain(action, state_action)[agent])
             importance[agent] += strength * gate
 
     v_tot, a_tot = 0.0, 0.0
@@ -91,12 +98,21 @@ def qmix_layers(params):
 def qplex_layers(params, n_agents):
     p = _float64(params["params"])
     heads, hyper, embed = p["query"].shape
-    kernels = len(p["action"]["bias"]) // n_agents
-    widths = [hyper] * heads + [embed] + [1] * kernels + [n_agents] * kernels
+    depth = 1 + sum(name.startswith("key_") for name in p)
+    kernels = len(p["key_%d" % depth if depth > 1 else "action"]["bias"]) // (1 if depth > 1 else n_agents)
     weighted = "head_weight" in p
-    parts = _take_apart(p["from_state"], widths + [hyper] * weighted)
-    key, agents = parts[heads + 1 : heads + 1 + kernels], parts[heads + 1 + kernels :][:kernels]
-    action = _take_apart(p["action"], [n_agents] * kernels)
+    key_width, agents_width = (kernels, kernels * n_agents) if depth == 1 else (hyper, hyper)
+    parts = _take_apart(p["from_state"], [hyper] * heads + [embed, key_width, agents_width] + [hyper] * weighted)
+
+    def per_kernel(first, name, width):
+        """Every kernel's network as a list of layers; only the last one differs from kernel to kernel."""
+        stack = [first] + [_pair(p[f"{name}_{layer}"]) for layer in range(2, depth + 1)]
+        last = dict(zip(("kernel", "bias"), stack[-1], strict=True))
+        return [[*stack[:-1], part] for part in _take_apart(last, [width] * kernels)]
+
+    key = per_kernel(parts[heads + 1], "key", 1)
+    agents = per_kernel(parts[heads + 2], "agents", n_agents)
+    action = per_kernel(_pair(p["action"]), "action", n_agents)
     return {
         "query": list(zip(parts[:heads], p["query"], strict=True)),
         "key": list(p["key"]),

@@ -25,6 +25,7 @@ OPTIONS = [
     dict(weighted_head=weighted, nonlinear=nonlinear)
     for weighted, nonlinear in itertools.product((False, True), repeat=2)
 ]
+DEEP = dict(importance_layers=3, kernels=3)
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 
@@ -112,7 +113,7 @@ def test_qmix_equals_the_oracle(sizes):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("sizes", [{}, dict(embed=6, hyper_hidden=9, heads=2, kernels=3, attention_regulariser=0.1)])
+@pytest.mark.parametrize("sizes", [{}, dict(embed=6, hyper_hidden=9, heads=2, kernels=3, attention_regulariser=0.1), DEEP])
 @pytest.mark.parametrize("scale", [1.0, 2.0])  # of the parameters: attention far from uniform
 def test_qplex_equals_the_oracle(options, sizes, scale):
     mixer = mixer_of("qplex", **options, **sizes)
@@ -159,7 +160,7 @@ def test_qplex_at_the_greedy_actions_is_the_sum_of_transformed_values(options, s
 
 @pytest.mark.parametrize(
     "kind, options",
-    [("vdn", {}), ("qmix", {}), ("qplex", {}), ("qplex", dict(weighted_head=True))],
+    [("vdn", {}), ("qmix", {}), ("qplex", {}), ("qplex", dict(weighted_head=True)), ("qplex", DEEP)],
 )
 @given(seed=seeds, scale=st.sampled_from([0.5, 1.0, 3.0]))
 @quick

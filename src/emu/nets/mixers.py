@@ -117,17 +117,19 @@ class QPLEX(nn.Module):
     kernels: int = 4
     weighted_head: bool = False
     nonlinear: bool = False
+    importance_layers: int = 1
     attention_regulariser: float = 0.001
 
     @nn.compact
     @_leading_axes_as_one
     def __call__(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> MixerOutput:
         self._check_shapes(chosen, greedy, actions_onehot, state)
+        deep = self.importance_layers > 1
         widths = (
             self.heads * self.hyper_hidden,
             self.embed,
-            self.kernels,
-            self.kernels * self.n_agents,
+            self.hyper_hidden if deep else self.kernels,
+            self.hyper_hidden if deep else self.kernels * self.n_agents,
             self.hyper_hidden if self.weighted_head else 0,
         )
         query_hidden, value_hidden, key, agents, head_hidden = _side_by_side(state, widths, "from_state")
@@ -165,13 +167,24 @@ class QPLEX(nn.Module):
         return jnp.stack(logits, axis=-2)
 
     def _importance(self, key: Array, agents: Array, actions_onehot: Array, state: Array) -> Array:
-        """λ_i = Σ_k |key_k(s)| σ(agents_ki(s)) σ(action_ki(s, a)), (..., N)."""
+        """λ_i = Σ_k |key_k(s)| σ(agents_ki(s)) σ(action_ki(s, a)), (..., N). `key`, `agents`: their first layers."""
         joint_action = actions_onehot.reshape(*actions_onehot.shape[:-2], self.n_agents * self.n_actions)
         state_action = jnp.concatenate([state, joint_action.astype(state.dtype)], axis=-1)
-        actions = Linear(self.kernels * self.n_agents, name="action")(state_action)
+        per_agent = self.kernels * self.n_agents
+        first = Linear(self.hyper_hidden if self.importance_layers > 1 else per_agent, name="action")
+        key = self._deeper(key, self.kernels, "key")
+        agents = self._deeper(agents, per_agent, "agents")
+        actions = self._deeper(first(state_action), per_agent, "action")
         gates = nn.sigmoid(agents) * nn.sigmoid(actions)
         gates = gates.reshape(*gates.shape[:-1], self.kernels, self.n_agents)
         return jnp.einsum("...k,...kn->...n", jnp.abs(key) + TINY, gates)
+
+    def _deeper(self, x: Array, width: int, name: str) -> Array:
+        """The layers after the first of one of λ's three networks: none by default."""
+        for layer in range(2, self.importance_layers + 1):
+            last = layer == self.importance_layers
+            x = Linear(width if last else self.hyper_hidden, name=f"{name}_{layer}")(nn.relu(x))
+        return x
 
     def _check_shapes(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> None:
         _expect("chosen", chosen, n_agents=self.n_agents)
@@ -208,6 +221,7 @@ def make_mixer(config: MixerConfig, spec: EnvSpec) -> Single | VDN | QMIX | QPLE
             kernels=config.kernels,
             weighted_head=config.weighted_head,
             nonlinear=config.nonlinear,
+            importance_layers=config.importance_layers,
             attention_regulariser=config.attention_regulariser,
         )
     raise ConfigError(
