@@ -1,4 +1,4 @@
-"""The `emu` command: demo, train, resume, evaluate, render, plot, study, sweep, envs, algos, play, check, doctor."""
+"""The `emu` command: demo, train, resume, evaluate, render, plot, study, sweep, report, envs, algos, play, check, doctor."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import emu
 from emu.config import Config, JsonObject
 from emu.errors import EmuError
 from emu.study.cli import study, sweep
+from emu.study.report.cli import report
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
 AsJson = Annotated[bool, tyro.conf.arg(name="json")]
@@ -277,6 +278,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "plot": plot,
     "study": study,
     "sweep": sweep,
+    "report": report,
     "envs": list_envs,
     "algos": list_algos,
     "play": play,

@@ -1,0 +1,38 @@
+"""The command `emu report`. Importing this stays light: JAX comes with the command itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+
+
+def report(
+    folder: Annotated[Path, tyro.conf.Positional],
+    out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+    projection: Literal["pca", "tsne"] = "pca",
+    take_snapshots: bool = True,
+) -> int:
+    """Make one HTML page about a folder of runs: who wins, curves, a memory explorer, settings.
+
+    Args:
+        folder: A run, a study, or any folder of runs.
+        out_file: The page (default: report.html in the folder).
+        projection: How keys become a map: pca, or tsne beside it (needs openTSNE; minutes instead of seconds).
+        take_snapshots: Runs with a memory but without snapshots get one from their checkpoint.
+    """
+    from emu.study.report.page import write_report
+
+    errors, console = Console(stderr=True), Console()
+    path = write_report(
+        folder,
+        out_file,
+        projection,
+        take_snapshots,
+        warn=lambda text: errors.print(f"[yellow]note[/] {escape(text)}", highlight=False, soft_wrap=True),
+    )
+    console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", soft_wrap=True, highlight=False)
+    return 0

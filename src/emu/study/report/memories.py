@@ -1,0 +1,214 @@
+"""Snapshots for the memory explorer: a flat map of the keys, values, and drawings, thinned to fit.
+
+All snapshots of a run are projected together, so that a place on the map means the same key at any time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from emu import envs
+from emu.envs.base import Sketch, Sketchable
+from emu.errors import EmuError
+from emu.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_of, snapshot_paths
+from emu.study.report.curves import Told
+from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
+
+Projection = Literal["pca", "tsne"]
+BUDGET = 11_000_000  # characters for all snapshots
+RUNS = 12  # explored at most
+SIZES = ((16, 2_000), (12, 1_500), (10, 1_000), (8, 700), (6, 500), (5, 300), (4, 200), (3, 100), (1, 50))
+ROW_BYTES = 25  # of a memory without its drawing: place 4, key 8, return 2, desirable 1, visits 8, time 2
+Warn = Callable[[str], None]
+
+
+def memories_payload(
+    told: Sequence[Told], projection: Projection, take: bool, warn: Warn, budget: int = BUDGET
+) -> dict[str, Any]:
+    """The runs that have a memory to show, with as many snapshots and memories as the budget allows.
+
+    `take`: a run without snapshots gets one from its checkpoint.
+    """
+    if projection == "tsne" and importlib.util.find_spec("openTSNE") is None:
+        raise EmuError("--projection tsne needs openTSNE: pip install openTSNE, or use --projection pca.")
+    found = [(t, paths) for t in told if t.run.config.memory.use != "none" and (paths := _paths(t, take, warn))]
+    chosen = _one_seed_of_each_first(found)[:RUNS]
+    cost = [_row_bytes(t, paths) for t, paths in chosen]
+    shots, rows = _fitting([len(paths) for _, paths in chosen], cost, budget)
+    runs = [run for t, paths in chosen if (run := _run(t, _evenly(paths, shots), rows, projection, warn))]
+    return {"runs": runs, "left_out": len(found) - len(chosen)}
+
+
+def _paths(t: Told, take: bool, warn: Warn) -> list[Path]:
+    paths = snapshot_paths(t.run.folder)
+    if paths or not take or not (t.run.folder / "checkpoints").is_dir():
+        return paths
+    try:
+        return [snapshot_of(t.run.folder)]
+    except EmuError as error:
+        warn(f"The memory of {t.run.folder} is not shown: {error}")
+        return []
+
+
+def _one_seed_of_each_first(found: list[tuple[Told, list[Path]]]) -> list[tuple[Told, list[Path]]]:
+    """First a run of every curve, then a second one of each, and so on."""
+    seen: dict[tuple[str, str], int] = {}
+    turns = []
+    for item in found:
+        name = (item[0].panel, item[0].run.label)
+        seen[name] = seen.get(name, 0) + 1
+        turns.append(seen[name])
+    return [item for _, item in sorted(zip(turns, found, strict=True), key=lambda pair: pair[0])]
+
+
+def _row_bytes(t: Told, paths: list[Path]) -> float:
+    """Of a memory, drawing included; the environment alone tells how many figures there are."""
+    scene = _sketch(t, np.zeros((1, 0), np.float16), lambda _: None)
+    return ROW_BYTES + (4 * scene.figures.shape[1] if scene else 0)
+
+
+def _fitting(counts: list[int], row_bytes: list[float], budget: int) -> tuple[int, int]:
+    """Snapshots a run and memories a snapshot: the first choice within the budget, the smallest if none is."""
+    for shots, rows in SIZES:
+        each = [min(count, shots) * (rows + 150) * cost for count, cost in zip(counts, row_bytes, strict=True)]
+        if sum(each) * TEXT_PER_BYTE <= budget:
+            return shots, rows
+    return SIZES[-1]
+
+
+def _evenly(items: list[Any], count: int) -> list[Any]:
+    """So many of a list, the last one always, the first one if there is room for two."""
+    if count == 1:
+        return items[-1:]
+    return [items[k] for k in np.unique(np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int))]
+
+
+def _run(t: Told, paths: list[Path], rows: int, projection: Projection, warn: Warn) -> dict[str, Any] | None:
+    snapshots = []
+    for path in paths:
+        try:
+            snapshots.append(_smaller(read_snapshot(path), rows))
+        except EmuError as error:
+            warn(f"{error} It is left out of the report.")
+    snapshots = [s for s in snapshots if len(s.memories.key)]
+    if not snapshots:
+        return None
+    maps = project([s.memories.key for s in snapshots] + [s.episode.key for s in snapshots], projection)
+    scene, drawings = _drawings(t, snapshots, warn)
+    shots = []
+    for k, shot in enumerate(snapshots):
+        places = {name: (flat[k], flat[k + len(snapshots)]) for name, (flat, _) in maps.items()}
+        shots.append(_shot(shot, places, *drawings[k]))
+    return {
+        "panel": t.panel,
+        "label": t.run.label,
+        "seed": t.run.seed,
+        "scene": scene,
+        "axes": {name: axes for name, (_, axes) in maps.items()},
+        "snapshots": shots,
+    }
+
+
+def _smaller(shot: Snapshot, rows: int) -> Snapshot:
+    kept = np.unique(np.linspace(0, len(shot.memories.key) - 1, min(rows, len(shot.memories.key))).round().astype(int))
+    shown = _evenly(list(range(len(shot.episode.key))), 150)
+    memories = Memories(*(column[kept] for column in shot.memories))
+    return shot._replace(memories=memories, episode=Trail(*(column[shown] for column in shot.episode)))
+
+
+def _shot(shot: Snapshot, places: dict[str, Any], drawn: Any, path_drawn: Any) -> dict[str, Any]:
+    m, e = shot.memories, shot.episode
+    record: dict[str, Any] = {"step": shot.step, "size": shot.size, "radius": shot.radius, "count": len(m.key)}
+    record["memories"] = {
+        "places": {name: quantised(flat) for name, (flat, _) in places.items()},
+        "key": quantised(m.key),
+        "best_return": quantised(m.best_return),
+        "desirable": packed(m.desirable.astype(np.uint8)),
+        "visits": packed(m.visits.astype(np.uint32)),
+        "desirable_visits": packed(m.desirable_visits.astype(np.uint32)),
+        "time": packed(m.time.clip(0, 65_535).astype(np.uint16)),
+        "drawn": drawn,
+    }
+    record["episode"] = {
+        "count": len(e.key),
+        "won": shot.won,
+        "places": {name: quantised(flat) for name, (_, flat) in places.items()},
+        "key": quantised(e.key),
+        "best_return": quantised(e.best_return),
+        "total": quantised(e.total),
+        "desirable": packed(e.desirable.astype(np.uint8)),
+        "found": packed(e.found.astype(np.uint8)),
+        "time": packed(e.time.clip(0, 65_535).astype(np.uint16)),
+        "drawn": path_drawn,
+    }
+    return record
+
+
+# The map
+
+
+def project(groups: Sequence[np.ndarray], projection: Projection) -> dict[str, tuple[list[np.ndarray], list[str]]]:
+    """Flat places of several groups of (n, D) keys, by the name of the projection, and what its axes are."""
+    keys = np.concatenate(groups).astype(np.float64)
+    cuts = np.cumsum([len(group) for group in groups])[:-1]
+    flat, shares = principal_components(keys)
+    words = [f"{name} principal component ({share:.0%})" for name, share in zip(("1st", "2nd"), shares, strict=True)]
+    maps = {"PCA": (np.split(flat, cuts), words)}
+    if projection == "tsne":
+        maps["t-SNE"] = (np.split(_tsne(keys), cuts), ["t-SNE 1", "t-SNE 2"])
+    return maps
+
+
+def principal_components(keys: np.ndarray) -> tuple[np.ndarray, list[float]]:
+    """The two directions of largest variance: (n, 2) places and the share of the variance each holds."""
+    centred = keys - keys.mean(axis=0)
+    _, spread, directions = np.linalg.svd(centred, full_matrices=False)
+    signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
+    directions = (directions * np.where(signs == 0, 1, signs)[:, None])[:2]
+    flat = centred @ directions.T
+    total = float((spread**2).sum()) or 1.0
+    shares = [float(s**2 / total) for s in spread[:2]]
+    missing = 2 - flat.shape[1]  # keys of one dimension
+    return np.pad(flat, ((0, 0), (0, missing))), shares + [0.0] * missing
+
+
+def _tsne(keys: np.ndarray) -> np.ndarray:
+    from openTSNE import TSNE  # type: ignore[import-not-found]
+
+    perplexity = min(30, max(2, (len(keys) - 1) // 3))
+    return np.asarray(TSNE(perplexity=perplexity, n_jobs=1, random_state=0, negative_gradient_method="fft").fit(keys))
+
+
+# The drawings
+
+
+def _sketch(t: Told, states: np.ndarray, warn: Warn) -> Sketch | None:
+    """Drawings of (n, S) states; None where the environment offers none or is not here."""
+    try:
+        env = envs.make(t.run.env, **t.run.config.env_args)
+    except EmuError as error:
+        warn(f"States of {t.run.env} are not drawn: {error}")
+        return None
+    if not isinstance(env, Sketchable):
+        return None
+    return env.sketch(states if states.shape[1] else np.zeros((1, env.spec.state_dim), np.float16))
+
+
+def _drawings(t: Told, snapshots: list[Snapshot], warn: Warn) -> tuple[dict[str, Any] | None, list[tuple[Any, Any]]]:
+    states = np.concatenate([part for s in snapshots for part in (s.memories.state, s.episode.state)])
+    sketch = _sketch(t, states, warn)
+    if sketch is None:
+        return None, [(None, None)] * len(snapshots)
+    size = np.array([sketch.scene["width"], sketch.scene["height"], 1, 1])
+    bytes_ = np.ceil(sketch.figures.clip(0, size) / size * 255 - 1e-3)  # upwards: who lives is drawn
+    parts = iter(np.split(bytes_.clip(0, 255).astype(np.uint8), _cuts(snapshots)))
+    return sketch.scene, [(packed(next(parts)), packed(next(parts))) for _ in snapshots]
+
+
+def _cuts(snapshots: list[Snapshot]) -> np.ndarray:
+    return np.cumsum([len(rows) for s in snapshots for rows in (s.memories.key, s.episode.key)])[:-1]
