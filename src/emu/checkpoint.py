@@ -96,6 +96,16 @@ def load_tree(folder: Path, like: PyTree) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
+def load_part(folder: Path, like: PyTree) -> PyTree:
+    """Some leaves of a stored tree, those that `like` names, as host arrays."""
+    try:
+        stored = _checkpointer().restore(folder.absolute())
+        leaves = [stored[name] if leaf.size else leaf for name, leaf in _named_leaves(jax.device_get(like)).items()]
+    except (ValueError, KeyError, OSError) as error:
+        raise CheckpointError(f"{folder} does not fit this configuration or is damaged: {error}") from error
+    return jax.tree.unflatten(jax.tree.structure(like), [np.asarray(leaf) for leaf in leaves])
+
+
 # Replay segments
 
 

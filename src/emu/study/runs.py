@@ -169,9 +169,9 @@ def short_steps(steps: float) -> str:
 
 
 def short_number(value: float) -> str:
-    """A setting as the paper writes it: 1.3e-3, 0.1, 10."""
-    if value and abs(value) < 0.01:
-        digits, exponent = f"{value:.3e}".split("e")
+    """A setting as the paper writes it: 1.3e-2, 0.01, 10."""
+    digits, exponent = f"{value:.3e}".split("e")
+    if value and (int(exponent) < -3 or (int(exponent) < -1 and float(digits) % 1)):
         return f"{float(digits):g}e{int(exponent)}"
     return f"{value:g}"
 
