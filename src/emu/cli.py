@@ -1,4 +1,4 @@
-"""The `emu` command: demo, train, resume, evaluate, render, plot, study, sweep, report, envs, algos, play, check, doctor."""
+"""The `emu` command; `emu --help` lists what it does."""
 
 from __future__ import annotations
 
