@@ -1,4 +1,4 @@
-"""The `emu` command; `emu --help` lists what it does."""
+"""The `emu` command: a function per subcommand; those that concern studies live beside what they call."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import emu
 from emu.config import Config, JsonObject
 from emu.errors import EmuError
 from emu.study.cli import study, sweep
+from emu.study.looking import absolute, export, plot, table
 from emu.study.report.cli import report
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
@@ -130,29 +131,6 @@ def render(
     return 0
 
 
-def plot(
-    runs: Annotated[list[Path], tyro.conf.Positional],
-    out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("curves.png"),
-    metric: str = "test_win_rate",
-    mix_versions: bool = False,
-    title: str = "",
-) -> int:
-    """Draw learning curves: mean and spread over seeds, one line per algorithm.
-
-    Args:
-        runs: Run folders, or folders that contain some.
-        out_file: The picture (.png, .pdf or .svg).
-        metric: Any value of metrics.jsonl.
-        mix_versions: Allow runs of different environments on one picture.
-        title: Title of the picture.
-    """
-    from emu.study.plot import find_runs, plot_curves
-
-    folders = find_runs(runs)
-    out.print(f"{plot_curves(folders, out_file, metric, mix_versions, title)}: {len(folders)} runs", soft_wrap=True)
-    return 0
-
-
 def list_envs(as_json: AsJson = False) -> int:
     """List the environments.
 
@@ -245,7 +223,7 @@ def play(
     return 0
 
 
-EXTRAS = {"gpu": "jax_cuda12_plugin", "cluster": "ray", "bench": "pykdtree", "dev": "pytest"}
+EXTRAS = {"gpu": "jax_cuda12_plugin", "cluster": "ray", "study": "openTSNE", "bench": "pykdtree", "dev": "pytest"}
 
 
 def doctor() -> int:
@@ -276,6 +254,9 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "evaluate": evaluate,
     "render": render,
     "plot": plot,
+    "table": table,
+    "absolute": absolute,
+    "export": export,
     "study": study,
     "sweep": sweep,
     "report": report,
