@@ -1,5 +1,6 @@
 """Ray on three nodes of this machine: one is lost in mid-sweep, and nobody can tell from the metrics."""
 
+import sys
 import threading
 import time
 
@@ -10,7 +11,7 @@ ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emu-marl[cluste
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from emu.errors import EmuError  # noqa: E402
-from emu.study.cluster import Tasks, cluster  # noqa: E402
+from emu.study.cluster import Tasks, cluster, load_ray  # noqa: E402
 from emu.study.plan import Plan, grid  # noqa: E402
 from emu.study.sweep import local, run_plan  # noqa: E402
 from toys import TINY  # noqa: E402
@@ -53,6 +54,59 @@ def lose_a_node(together, folders, lost):
     node = together.worker_nodes and next(iter(together.worker_nodes))
     together.remove_node(node, allow_graceful=False)
     lost.append(node)
+
+
+class FakeRay:
+    """Two nodes, of which the second does not see the first one's files, and one that is gone."""
+
+    def nodes(self):
+        return [{"NodeID": name * 56, "NodeManagerAddress": f"{name}.net", "Alive": name != "c"} for name in "abc"]
+
+    def remote(self, **_):
+        return lambda function: FakeTask(function)
+
+    def get(self, answer):
+        return answer
+
+    def init(self, **_):
+        pass
+
+    def shutdown(self):
+        pass
+
+
+class FakeTask:
+    def __init__(self, function, node=""):
+        self.function, self.node = function, node
+
+    def options(self, scheduling_strategy):
+        return FakeTask(self.function, scheduling_strategy.node_id)
+
+    def remote(self, path):
+        return self.function(path if self.node == "a" * 56 else "/elsewhere" + path)
+
+
+def test_a_folder_that_a_node_does_not_see_is_refused_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("emu.study.cluster.load_ray", FakeRay)
+    with pytest.raises(EmuError, match=r"is not seen by b\.net\. A study on a cluster needs a folder"):
+        Tasks("auto", tmp_path, [], [])
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_cluster_is_explained(tmp_path, monkeypatch):
+    def refuse(self, **_):
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(FakeRay, "init", refuse)
+    monkeypatch.setattr("emu.study.cluster.load_ray", FakeRay)
+    with pytest.raises(EmuError, match=r"No Ray cluster was reached at 'auto'.*ray start --head"):
+        Tasks("auto", tmp_path, [], [])
+
+
+def test_ray_that_is_not_installed_is_explained(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(EmuError, match=r"pip install 'emu-marl\[cluster\]'"):
+        load_ray()
 
 
 @pytest.mark.slow

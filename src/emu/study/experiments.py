@@ -54,10 +54,10 @@ def _plain(*algos: str) -> tuple[Variant, ...]:
     return tuple(Variant(algo, algo) for algo in algos)
 
 
-def _number(value: float) -> str:
-    """1.3e-7, as the paper writes it."""
-    mantissa, _, exponent = f"{value:g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+def _power(value: float) -> str:
+    """1.3e-7, as the paper writes radii."""
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def _maps(*names: str) -> tuple[str, ...]:
@@ -74,16 +74,16 @@ ALL_METHODS = _plain("emu_qplex", "emu_cds", "emc", "cds", "qplex", "qmix")
 
 _RADIUS_BY_EMBEDDER = tuple(
     Variant(
-        f"{kind} δ={_number(radius)}",
+        f"{kind} δ={_power(radius)}",
         "no_ei",  # conventional control, so that nothing but embedder and radius differs
         {"memory.embedder.kind": kind, "memory.radius": radius},
     )
     for kind in EMBEDDERS
     for radius in RADII
 )
-_RADIUS = tuple(Variant(f"emu_qplex δ={_number(r)}", "emu_qplex", {"memory.radius": r}) for r in RADII)
+_RADIUS = tuple(Variant(f"emu_qplex δ={_power(r)}", "emu_qplex", {"memory.radius": r}) for r in RADII)
 _WEIGHT = tuple(
-    Variant(f"emu_qplex λ={_number(w)}", "emu_qplex", {"memory.embedder.reconstruction_weight": w}) for w in WEIGHTS
+    Variant(f"emu_qplex λ={w:g}", "emu_qplex", {"memory.embedder.reconstruction_weight": w}) for w in WEIGHTS
 )
 _CASE = tuple(
     Variant(f"case {number} {case}", "emu_qplex", {"memory.embedder.loss_case": case})
