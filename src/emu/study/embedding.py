@@ -22,7 +22,6 @@ from emu.envs.base import Env
 from emu.errors import EmuError
 from emu.keeper import MemoryKeeper
 from emu.record import Recording, player
-from emu.runtime import cpu_count
 from emu.study.figure import figure, grid_of, hide_rest
 from emu.study.runs import Run, scale_note, short_steps
 from emu.team import load_team
@@ -52,13 +51,17 @@ class Cloud(NamedTuple):
 
 
 def tsne(points: np.ndarray) -> np.ndarray:
-    """(n, D) points in the plane, neighbours staying neighbours; the same picture each time."""
+    """(n, D) points in the plane, neighbours staying neighbours.
+
+    One thread: sums in one order give the same picture each time, and the threads of openTSNE, which wait by spinning,
+    take a hundred times as long on a busy machine.
+    """
     try:
         from openTSNE import TSNE
     except ImportError as error:
         raise EmuError("t-SNE needs openTSNE: pip install 'emu-marl[study]'.") from error
     perplexity = min(30, (len(points) - 1) // 3)
-    layout = TSNE(perplexity=perplexity, neighbors="exact", random_state=0, n_jobs=cpu_count())
+    layout = TSNE(perplexity=perplexity, neighbors="exact", random_state=0, n_jobs=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # entries with the same embedding have no distance
         return np.asarray(layout.fit(np.asarray(points, np.float64)))

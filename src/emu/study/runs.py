@@ -52,6 +52,8 @@ class Run(NamedTuple):
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """Run folders among the given folders and below them."""
+    if not paths:
+        raise EmuError("Name a run's folder, or a folder that contains runs.")
     found: list[Path] = []
     for path in paths:
         if not path.exists():
