@@ -71,27 +71,15 @@ class Photographer:
     """Takes the snapshots of one run."""
 
     def __init__(self, run: Path, env: Env, learner: Learner, seed: int) -> None:
-        self.folder, self.env, self.learner, self.seed = run / "snapshots", env, learner, seed
+        self.run, self.env, self.learner, self.seed = run, env, learner, seed
         self._play = jax.jit(self._episode)
 
     def take(self, step: int, policy: PyTree, memory: EpisodicMemory) -> Path:
         """Write the snapshot of a step, whole or not at all."""
-        memories = self._sample(memory, step)
         episode, won = self._walk(memory, jax.device_get(policy), step)
-        arrays = {f"memory_{name}": column for name, column in memories._asdict().items()}
-        arrays |= {f"episode_{name}": column for name, column in episode._asdict().items()}
-        arrays |= {"format": np.array(FORMAT), "step": np.array(step), "size": np.array(len(memory))}
-        arrays |= {"radius": np.array(memory.radius), "won": np.array(won)}
-        path = self.folder / f"{step:0{STEP_DIGITS}d}.npz"
-        try:
-            self.folder.mkdir(exist_ok=True)
-            replace_arrays(path, arrays)
-        except OSError as error:
-            raise EmuError(
-                f"Could not write a snapshot of the memory in {self.folder}: {error.strerror or error}. The "
-                f"checkpoints are intact. Make room, then go on with `emu resume {self.folder.parent}`."
-            ) from error
-        return path
+        return write_snapshot(
+            self.run, Snapshot(step, len(memory), memory.radius, won, self._sample(memory, step), episode)
+        )
 
     def _sample(self, memory: EpisodicMemory, step: int) -> Memories:
         fitting = max(1, MAX_STATE_BYTES // (2 * memory.options.state_dim))
@@ -140,6 +128,23 @@ class Photographer:
 
 def _half(states: np.ndarray) -> np.ndarray:
     return np.clip(states, -HALF_RANGE, HALF_RANGE).astype(np.float16)
+
+
+def write_snapshot(run: Path, shot: Snapshot) -> Path:
+    """One file, replaced in one step."""
+    arrays = {f"memory_{name}": column for name, column in shot.memories._asdict().items()}
+    arrays |= {f"episode_{name}": column for name, column in shot.episode._asdict().items()}
+    arrays |= {name: np.array(getattr(shot, name)) for name in ("step", "size", "radius", "won")}
+    path = run / "snapshots" / f"{shot.step:0{STEP_DIGITS}d}.npz"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        replace_arrays(path, {**arrays, "format": np.array(FORMAT)})
+    except OSError as error:
+        raise EmuError(
+            f"Could not write a snapshot of the memory in {path.parent}: {error.strerror or error}. The checkpoints "
+            f"are intact. Make room, then go on with `emu resume {run}`."
+        ) from error
+    return path
 
 
 def snapshot_paths(run: Path) -> list[Path]:

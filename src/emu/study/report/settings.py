@@ -14,7 +14,7 @@ from emu.study.runs import settings
 
 FULL_SETTINGS = 40  # curves whose settings are listed in full
 LISTED_RUNS = 400
-APART = ("seed", "env", "devices", "tensorboard")  # differ without making another experiment
+APART = ("seed", "env", "devices", "tensorboard", "memory.snapshot_interval")  # other values, same experiment
 
 
 def settings_html(told: Sequence[Told], root: Path) -> str:

@@ -27,6 +27,7 @@ from emu.study.stats import (
 )
 
 RETURN = "test_return"
+FEW_SEEDS = 5  # below, resampling seeds says too little about other seeds
 
 
 class Line(NamedTuple):
@@ -44,6 +45,9 @@ def summary_html(told: Sequence[Told]) -> str:
     parts = [_environment(panel, [run for run in runs if run.env == panel]) for panel in panels]
     if len(panels) > 1:
         parts.insert(0, _over_all(runs))
+    fewest = min((len({t.run.seed for t in tested if t.panel == p}) for p in panels), default=FEW_SEEDS)
+    if fewest < FEW_SEEDS:
+        parts.append('<p class="note">With fewer than five seeds, intervals over seeds are too narrow.</p>')
     untested = len(told) - len(tested)
     if untested:
         parts.append(f'<p class="note">{_count(untested, "run")} without any test yet: not in these tables.</p>')
@@ -56,9 +60,10 @@ def _environment(panel: str, runs: list[Run]) -> str:
     lines.sort(
         key=lambda line: (line.summary.last.value, line.summary.overall.value, line.returns.mean()), reverse=True
     )
-    rows = [_row(line, lines[0]) for line in lines]
+    absolute = any(line.summary.absolute for line in lines)
+    rows = [_row(line, lines[0], absolute) for line in lines]
     head = ["", "seeds", "win rate", "IQM", "overall win rate", "best", "return", "behind"]
-    if any(line.summary.absolute for line in lines):
+    if absolute:
         head.insert(6, "absolute")
     return (
         f'<article class="card"><h3>{escape(panel)} <small>at {int(until):,} steps</small></h3>'
@@ -66,21 +71,22 @@ def _environment(panel: str, runs: list[Run]) -> str:
     )
 
 
-def _row(line: Line, leader: Line) -> list[str]:
-    s = line.summary
-    behind = leader.summary.last.value - s.last.value
+def _row(line: Line, leader: Line, absolute: bool) -> list[str]:
+    s, best = line.summary, leader.summary
+    sure = s.seeds > 1  # one seed has no interval
+    behind = f"{best.last.value - s.last.value:.3f} <small>overall {best.overall.value - s.overall.value:.3f}</small>"
     cells = [
         escape(s.label),
         str(s.seeds),
-        _bar(s.last),
-        _span(s.iqm),
-        _span(s.overall),
+        _bar(s.last, sure),
+        _span(s.iqm, sure),
+        _span(s.overall, sure),
         f"{s.best:.3f}",
         f"{line.returns.mean():.2f}",
-        "leads" if line is leader else f"{behind:.3f}",
+        "leads" if line is leader else behind,
     ]
-    if s.absolute or leader.summary.absolute:
-        cells.insert(6, _span(s.absolute) if s.absolute else "–")
+    if absolute:
+        cells.insert(6, _span(s.absolute, sure) if s.absolute else "–")
     return cells
 
 
@@ -89,16 +95,17 @@ def verdict(lines: list[Line], groups: dict[str, list[Run]], until: float) -> st
     first, *others = lines
     name = f"<b>{escape(first.summary.label)}</b>"
     if not others:
-        return f"{name} alone: win rate {_words(first.summary.last)}."
+        found = first.summary.last
+        return f"{name} alone: win rate {_words(found) if first.summary.seeds > 1 else f'{found.value:.3f}'}."
     second = others[0]
     what, scores = _deciding(first, second, groups, until)
     if what is None:
         return f"{name} and <b>{escape(second.summary.label)}</b> end the same in every measure."
     gap, sure = difference(*scores), improvement_interval([scores[0]], [scores[1]])
-    text = f"{name} leads <b>{escape(second.summary.label)}</b> by {_words(gap)} in {what}"
+    text = f"{name} leads <b>{escape(second.summary.label)}</b> by "
     if min(map(len, scores)) < 2:
-        return f"{text}; with a single seed nothing can be said about chance."
-    text += f"; a seed of the one beats a seed of the other with probability {_words(sure, 2)}."
+        return f"{text}{gap.value:.3f} in {what}; with a single seed nothing can be said about chance."
+    text += f"{_words(gap)} in {what}; a seed of the one beats a seed of the other with probability {_words(sure, 2)}."
     if gap.low <= 0 <= gap.high:
         text += " <em>The interval of the difference holds 0: these seeds do not tell them apart.</em>"
     return text
@@ -144,15 +151,17 @@ def _words(found: Interval, digits: int = 3) -> str:
     return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
 
 
-def _span(found: Interval) -> str:
+def _span(found: Interval, sure: bool = True) -> str:
+    if not sure:
+        return f"{found.value:.3f}"
     return f'{found.value:.3f} <span class="interval">[{found.low:.3f}, {found.high:.3f}]</span>'
 
 
-def _bar(found: Interval) -> str:
+def _bar(found: Interval, sure: bool = True) -> str:
     """A number with its interval drawn on a line from 0 to 1."""
     low, high, value = (min(max(x, 0.0), 1.0) * 100 for x in (found.low, found.high, found.value))
     marks = f'<i style="left:{low:.1f}%;width:{max(high - low, 1):.1f}%"></i><b style="left:{value:.1f}%"></b>'
-    return f'{_span(found)}<span class="range" aria-hidden="true">{marks}</span>'
+    return f'{_span(found, sure)}<span class="range" aria-hidden="true">{marks}</span>'
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -1,7 +1,7 @@
 // Colours of curves and of memories; all readable on light and on dark ground.
 
 const LABELS = ["#3b7fd0", "#d4604a", "#3f9e68", "#9a68bd", "#c49a1a", "#2aa7a0", "#d06a9c", "#8a8f98"];
-const ON_DARK = ["#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725"];
+const ON_DARK = ["#6a5acd", "#3f74b8", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725"];
 const ON_LIGHT = ["#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#9fc52c", "#d9b310"];
 const DESIRABLE = "#e0a526";
 const PLAIN = "#7d8797";

@@ -1,0 +1,327 @@
+"""The report's Python side: packing, thinning, budgets, verdicts, and a page that is complete in itself."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from emu.cli import main
+from emu.errors import EmuError
+from emu.snapshots import snapshot_paths
+from emu.study.report import curves, memories, page, summary
+from emu.study.report.curves import curves_payload, read_told, thinned
+from emu.study.report.memories import memories_payload, principal_components, project
+from emu.study.report.packing import STEPS, packed, quantised, unpacked
+from emu.study.report.page import LIMIT, as_script, write_report
+from emu.study.report.settings import differing, settings_html
+from emu.study.report.summary import difference, summary_html
+from emu.train import train
+from study.memories import invent_snapshot
+from study.synthetic import make_study, write_run
+from toys import flip_byte, silent, tiny_config
+
+quick = settings(max_examples=40, deadline=None, derandomize=True)
+finite = st.floats(-1e6, 1e6, allow_nan=False, width=32)
+
+
+def no_warning(text):
+    raise AssertionError(text)
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Two algorithms, two environments, two seeds; the memories of emu_qplex have three snapshots each."""
+    folder = make_study(tmp_path / "study", envs=("gridworld", "smac/3m"), seeds=2)
+    for env in ("gridworld", "smac/3m"):
+        for seed in (0, 1):
+            for step in (30_000, 60_000, 90_000):
+                invent_snapshot(folder / f"runs/{env.replace('/', '-')}/emu_qplex/seed{seed}", env, step)
+    return folder
+
+
+def data_of(path):
+    text = path.read_text()
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)[1])
+
+
+# Packing
+
+
+@quick
+@given(arrays(np.float32, st.integers(1, 30), elements=finite))
+def test_packed_numbers_come_back_and_quantised_ones_nearly(values):
+    np.testing.assert_array_equal(unpacked(packed(values)), values)
+    record = quantised(values)
+    back, span = unpacked(record), record["high"] - record["low"]
+    assert np.abs(back - values).max() <= 0.5001 * span / STEPS + 1e-9 * np.abs(values).max()
+    assert back.min() == pytest.approx(values.min()) and back.max() == pytest.approx(values.max())
+
+
+def test_bytes_lie_as_the_browser_reads_them():
+    assert packed(np.array([1, 258], np.uint16)) == {"type": "u2", "data": "AQACAQ=="}  # 01 00 02 01
+    assert packed(np.array([1, 0], bool).astype(np.uint8)) == {"type": "u1", "data": "AQA="}
+
+
+def test_nothing_in_the_data_can_end_the_script():
+    text = as_script({"label": "</script><script>alert(1)</script><!--"})
+    assert "<" not in text and json.loads(text)["label"].startswith("</script>")
+
+
+# Curves
+
+
+def test_thinned_points_are_means_of_their_neighbours():
+    steps, values = thinned(np.arange(6.0), np.array([0.0, 2, 4, 4, 9, 1]), 3)
+    assert steps.tolist() == [0.5, 2.5, 4.5] and values.tolist() == [1, 4, 5]
+    short = thinned(np.arange(3.0), np.ones(3), 3)
+    assert short[0].tolist() == [0, 1, 2]
+
+
+@quick
+@given(st.integers(1, 500), st.integers(1, 60))
+def test_thinning_keeps_the_mean_and_the_order(count, points):
+    values = np.random.default_rng(count).normal(size=count)
+    x, y = thinned(np.arange(count, dtype=float), values, points)
+    assert len(x) == len(y) == min(count, points) and (np.diff(x) > 0).all()
+    edges = np.linspace(0, count, len(x) + 1).round().astype(int)
+    np.testing.assert_allclose((y * np.diff(edges)).sum(), values.sum(), atol=1e-9)
+
+
+def test_curves_hold_every_run_with_shared_steps(study):
+    payload = curves_payload(read_told(study))
+    assert [(r["panel"], r["label"], r["seed"]) for r in payload["runs"][:3]] == [
+        ("gridworld", "emu_qplex", 0),
+        ("gridworld", "emu_qplex", 1),
+        ("gridworld", "qplex", 0),
+    ]
+    assert len(payload["grids"]) == 2  # of the tests, and of the training rows, which begin later
+    assert payload["metrics"][:3] == ["test_win_rate", "test_return", "test_length"]
+    win = payload["runs"][0]["series"]["test_win_rate"]
+    assert len(unpacked(win)) == len(unpacked(payload["grids"][win["grid"]])) == 11
+    assert (payload["thinned"], payload["left_out"]) == (0, 0)
+
+
+def test_a_small_budget_takes_points_first_then_metrics(study):
+    told = read_told(study)
+    roomy = len(json.dumps(curves_payload(told)))
+    for budget in (roomy // 3, roomy // 12):
+        payload = curves_payload(told, budget)
+        assert "test_win_rate" in payload["metrics"]
+    assert payload["left_out"] > 0
+
+
+def test_versions_of_an_environment_get_panels_of_their_own(tmp_path):
+    write_run(tmp_path / "a", version="1")
+    write_run(tmp_path / "b", version="2")
+    assert [t.panel for t in read_told(tmp_path)] == ["gridworld (gridworld 1)", "gridworld (gridworld 2)"]
+
+
+def test_a_run_keeps_only_its_tests_in_memory(study):
+    told = read_told(study)[0]
+    assert len(told.run.rows) == 11 and set(told.run.rows[0]) == {"step", *curves.ALWAYS}
+    assert "memory_size" in told.series
+
+
+# Summary and settings
+
+
+def test_the_difference_of_two_means_has_an_interval_around_it():
+    gap = difference(np.array([0.9, 1.0]), np.array([0.2, 0.4]))
+    assert gap.value == pytest.approx(0.65)
+    assert gap.low == pytest.approx(0.5) and gap.high == pytest.approx(0.8)  # 0.9-0.4 and 1.0-0.2: all resamples
+
+
+def verdict_of(tmp_path, first, second):
+    for label, ends in (("emu_qmix", first), ("qmix", second)):
+        for seed, end in enumerate(ends):
+            write_run(tmp_path / label / str(seed), label, seed=seed, points=((0, 0.0), (100, end)))
+    return re.search(r'class="verdict">(.*?)</p>', summary_html(read_told(tmp_path)), re.S)[1]
+
+
+def test_the_verdict_says_who_leads_and_by_how_much(tmp_path):
+    text = verdict_of(tmp_path, [1.0, 0.75, 1.0], [0.25, 0.5, 0.25])
+    assert "<b>emu_qmix</b> leads <b>qmix</b> by 0.583" in text and "probability 1.00" in text
+    assert "do not tell them apart" not in text
+
+
+def test_the_verdict_says_when_seeds_do_not_tell_them_apart(tmp_path):
+    assert "do not tell them apart" in verdict_of(tmp_path, [1.0, 0.0, 0.5], [0.5, 0.25, 0.5])
+
+
+def test_the_verdict_claims_no_interval_for_one_seed(tmp_path):
+    text = verdict_of(tmp_path, [1.0], [0.5])
+    assert "by 0.500 in win rate" in text and "single seed" in text and "[" not in text
+
+
+def test_equal_ends_are_decided_by_the_way_there_or_not_at_all(tmp_path):
+    points = ((0, 0.0), (50, 0.5), (100, 1.0)), ((0, 0.0), (50, 0.0), (100, 1.0))
+    for number, (label, curve) in enumerate(zip(("emu_qmix", "qmix"), points, strict=True)):
+        write_run(tmp_path / "a" / str(number), label, points=curve)
+        write_run(tmp_path / "b" / str(number), label, points=points[0])
+    assert "by 0.250 in overall win rate" in summary_html(read_told(tmp_path / "a"))
+    assert "end the same in every measure" in summary_html(read_told(tmp_path / "b"))
+
+
+def test_over_all_environments_only_where_every_curve_has_runs(study):
+    assert "All environments" in summary_html(read_told(study))
+    shutil.rmtree(study / "runs/smac-3m/qplex")
+    assert "no comparison over all" in summary_html(read_told(study))
+
+
+def test_runs_without_tests_are_counted_not_hidden(tmp_path):
+    write_run(tmp_path / "a")
+    run = write_run(tmp_path / "b", seed=1)
+    (run / "metrics.jsonl").write_text('{"step": 5, "loss": 1.0}\n')
+    assert "1 run without any test" in summary_html(read_told(tmp_path))
+
+
+def test_settings_that_differ_are_listed(study):
+    assert differing({"a": {"x": 1, "y": [1], "seed": 0}, "b": {"x": 2, "y": [1], "seed": 1}}) == ["x"]
+    html = settings_html(read_told(study), study)
+    assert "memory.use" in html and "runs/gridworld/emu_qplex/seed0" in html and str(study) not in html
+
+
+# The memory
+
+
+def test_principal_components_of_a_tilted_line():
+    along = np.array([-2.0, -1, 0, 1, 2])
+    keys = np.stack([3 * along, 4 * along, 0 * along], axis=1) + 7
+    flat, shares = principal_components(keys)
+    np.testing.assert_allclose(flat[:, 0], 5 * along, atol=1e-9)
+    np.testing.assert_allclose(flat[:, 1], 0, atol=1e-9)
+    assert shares == pytest.approx([1, 0])
+
+
+def test_keys_of_one_dimension_and_equal_keys_still_have_a_map():
+    assert principal_components(np.arange(4.0)[:, None])[0].shape == (4, 2)
+    flat, shares = principal_components(np.ones((3, 4)))
+    assert (flat == 0).all() and shares == [0, 0]
+
+
+def test_all_snapshots_share_one_map():
+    keys = np.random.default_rng(0).normal(size=(30, 4))
+    together = project([keys[:10], keys[10:]], "pca")["PCA"][0]
+    whole = project([keys], "pca")["PCA"][0][0]
+    np.testing.assert_allclose(np.concatenate(together), whole)
+
+
+def test_t_sne_comes_beside_pca_if_installed():
+    pytest.importorskip("openTSNE")
+    keys = np.random.default_rng(0).normal(size=(40, 4))
+    maps = project([keys[:30], keys[30:]], "tsne")
+    assert list(maps) == ["PCA", "t-SNE"] and [part.shape for part in maps["t-SNE"][0]] == [(30, 2), (10, 2)]
+
+
+def test_a_snapshot_arrives_with_its_values_and_drawings(study):
+    payload = memories_payload(read_told(study), "pca", False, no_warning)
+    assert [(r["panel"], r["seed"]) for r in payload["runs"]] == [
+        ("gridworld", 0),
+        ("smac/3m", 0),
+        ("gridworld", 1),
+        ("smac/3m", 1),
+    ]
+    run = payload["runs"][0]
+    shot = run["snapshots"][1]
+    assert (shot["step"], shot["size"], shot["count"]) == (60_000, 600, 60)
+    assert unpacked(shot["memories"]["visits"]).tolist() == list(range(1, 61))
+    drawn = unpacked(shot["memories"]["drawn"]).reshape(60, 2, 4)
+    assert drawn[0].tolist() == [[11, 12, 255, 0], [245, 244, 255, 0]]  # upper left and lower right of 12 x 11 cells
+    assert [f["name"] for f in payload["runs"][1]["scene"]["figures"]] == ["marine"] * 6
+
+
+def test_a_small_budget_takes_fewer_snapshots_and_memories(study):
+    told = read_told(study)
+    for budget, shots, rows in ((memories.BUDGET, 3, 60), (160_000, 3, 60), (20_000, 1, 50)):
+        runs = memories_payload(told, "pca", False, no_warning, budget)["runs"]
+        assert [[s["count"] for s in r["snapshots"]] for r in runs] == [[rows] * shots] * 4
+        assert [r["snapshots"][-1]["step"] for r in runs] == [90_000] * 4
+
+
+def test_every_curve_shows_one_seed_before_any_shows_two(study, monkeypatch):
+    monkeypatch.setattr(memories, "RUNS", 3)
+    payload = memories_payload(read_told(study), "pca", False, no_warning)
+    assert [(r["panel"], r["seed"]) for r in payload["runs"]] == [("gridworld", 0), ("smac/3m", 0), ("gridworld", 1)]
+    assert payload["left_out"] == 1
+
+
+def test_a_damaged_snapshot_is_named_and_left_out(study):
+    flip_byte(snapshot_paths(study / "runs/gridworld/emu_qplex/seed0")[1], 0.2)
+    heard: list[str] = []
+    payload = memories_payload(read_told(study), "pca", False, heard.append)
+    assert len(payload["runs"][0]["snapshots"]) == 2 and "damaged" in heard[0]
+
+
+# The page
+
+
+def test_the_page_needs_no_other_file_and_no_network(study):
+    path = write_report(study, warn=no_warning)
+    text = path.read_text()
+    assert path == study / "report.html" and path.stat().st_size < 2_000_000
+    assert "@@" not in text.split('<script id="data"')[0]
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', text) and "@import" not in text and "fetch(" not in text
+    assert "https://" not in text and "http://" not in text
+    assert "A synthetic study" in text and "at laptop scale" in text
+    assert data_of(path)["labels"] == ["emu_qplex", "qplex"]
+
+
+def test_the_same_runs_give_the_same_page(study, tmp_path):
+    first, second = (write_report(study, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    assert first == second
+
+
+def test_strange_names_cannot_break_the_page(tmp_path):
+    folder = make_study(tmp_path / "study", labels={"<b>&</script>": ("qmix", {})}, seeds=1, memory=False)
+    text = write_report(folder).read_text()
+    assert "<b>&</script>" not in text and "&lt;b&gt;&amp;" in text
+
+
+def test_a_run_without_snapshots_gets_one_from_its_checkpoint(tmp_path):
+    train(tiny_config("emu_qmix", **{"memory.snapshot_interval": 0, "steps": 200}), tmp_path / "run", silent())
+    without = write_report(tmp_path, tmp_path / "a.html", take_snapshots=False)
+    assert not data_of(without)["memories"]["runs"] and not snapshot_paths(tmp_path / "run")
+    (run,) = data_of(write_report(tmp_path, tmp_path / "b.html", warn=no_warning))["memories"]["runs"]
+    assert len(run["snapshots"]) == 1 == len(snapshot_paths(tmp_path / "run"))
+
+
+def test_bad_requests_are_explained(tmp_path, capsys):
+    with pytest.raises(EmuError, match="does not exist"):
+        write_report(tmp_path / "nowhere")
+    write_run(tmp_path / "run")
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.pdf")]) == 2
+    assert "an .html file" in capsys.readouterr().err
+
+
+def test_the_command_says_where_the_page_is(study, tmp_path, capsys):
+    assert main(["report", str(study), "--out", str(tmp_path / "page.html")]) == 0
+    assert "page.html: 0." in capsys.readouterr().out.replace("\n", "")
+
+
+def test_many_long_runs_stay_within_the_limit(tmp_path):
+    """400 runs of 2,000 rows and 40 metrics, which on disk are half a gigabyte: the page is judged by its payload."""
+    told = read_told(write_run(tmp_path / "run").parent)[0]
+    rng = np.random.default_rng(0)
+    steps = np.cumsum(rng.integers(900, 1100, 2_000)).astype(float)
+    series = {f"metric_{k}": (steps + k % 2, rng.normal(size=2_000)) for k in range(37)}
+    series |= {name: (steps, rng.normal(size=2_000)) for name in curves.ALWAYS}
+    many = [
+        curves.Told(told.run._replace(seed=k), told.panel, {n: (s + k, v) for n, (s, v) in series.items()}, {})
+        for k in range(400)
+    ]
+    payload = curves_payload(many)
+    assert len(as_script(payload)) <= curves.BUDGET * 1.02
+    assert len(payload["runs"]) == 400 and "test_win_rate" in payload["metrics"]
+    assert curves.BUDGET + memories.BUDGET < 0.9 * LIMIT
+
+
+def test_every_script_of_the_template_is_used():
+    template = page.resources.files("emu.study.report") / "template"
+    scripts = {item.name.removesuffix(".js") for item in template.iterdir() if item.name.endswith(".js")}
+    assert scripts == set(page.SCRIPTS)
+    assert summary.FEW_SEEDS == 5  # the page says "five" in words
