@@ -1,5 +1,7 @@
 """Ray on three nodes of this machine: one is lost in mid-sweep, and nobody can tell from the metrics."""
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -11,6 +13,7 @@ ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emu-marl[cluste
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from emu.errors import EmuError  # noqa: E402
+from emu.metrics import read_rows  # noqa: E402
 from emu.study.cluster import Tasks, cluster, load_ray  # noqa: E402
 from emu.study.plan import Plan, grid  # noqa: E402
 from emu.study.sweep import local, run_plan  # noqa: E402
@@ -126,3 +129,25 @@ def test_a_node_lost_in_mid_sweep_changes_nothing(nodes, tmp_path):
         assert disturbed.read_bytes() == undisturbed.read_bytes()
     lives = [(broken / run.log).read_text().count("algorithm  qmix") for run in plan.runs]
     assert sum(lives) == 5  # the run on the lost node, and no other, began a second life
+
+
+@pytest.mark.slow
+def test_ctrl_c_lets_the_runs_on_a_cluster_save(nodes, tmp_path):
+    plan = make_plan("stopped", range(1))
+    folder = tmp_path / plan.runs[0].folder
+
+    def interrupt():
+        deadline = time.monotonic() + 300
+        while not started(folder) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    killer = threading.Thread(target=interrupt)
+    killer.start()
+    outcome = run_plan(plan, tmp_path, ["emu"], cluster(nodes.address, tmp_path, plan.runs, ["emu"]))
+    killer.join()
+    assert outcome.stopped == "SIGINT" and not outcome.failed
+    log = (tmp_path / plan.runs[0].log).read_text()
+    assert log.strip().endswith("stopped by SIGTERM")
+    saved = max(int(path.name) for path in folder.glob("checkpoints/[0-9]*"))
+    assert read_rows(folder)[-1]["step"] <= saved
