@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from emu import envs
+from emu.config import Config
 from emu.errors import EmuError, did_you_mean
+from emu.memory.episodic import MemoryOptions
 from emu.study import stats
 from emu.study.runs import Run, by_env, by_label, require_one_version, scale_note, short_number, short_steps
 
@@ -86,11 +89,11 @@ def _mean_overall(runs: list[Run], until: float) -> float:
 
 
 def memory_tables(runs: Sequence[Run]) -> list[Table]:
-    """What the memories held at the end of training, mean over seeds."""
+    """What the memories held at the end of training, mean over seeds, and what one takes when it is full."""
     remembering = [run for run in runs if run.has("memory_size")]
     if not remembering:
         raise EmuError("None of these runs has logged a memory (memory_size in metrics.jsonl).")
-    columns = ["environment", "algorithm", "seeds", "entries", "MiB", "bytes per entry", "GiB per million entries"]
+    columns = ["environment", "algorithm", "seeds", "entries", "MiB", "bytes per entry", "capacity", "GiB when full"]
     columns += ["mean visits", "desirable"]
     rows = []
     for env, group in by_env(remembering).items():
@@ -101,9 +104,23 @@ def memory_tables(runs: Sequence[Run]) -> list[Table]:
             )
             each = used / size if size else float("nan")
             row = [env, label, str(len(members)), f"{size:,.0f}", f"{used / 2**20:.1f}", _number(each, 0)]
-            row += [_number(each * 1e6 / 2**30, 2), f"{visits:.2f}", f"{100 * desirable:.1f} %"]
+            capacity, full = _when_full(members[0].config)
+            row += [f"{capacity:,}", f"{full / 2**30:.2f}", f"{visits:.2f}", f"{100 * desirable:.1f} %"]
             rows.append([Cell(text) for text in row])
     return [Table(f"Memory use at the end of training{scale_note(runs)}", columns, rows)]
+
+
+def _when_full(config: Config) -> tuple[int, int]:
+    """Entries and bytes of a full memory: states, embeddings, keys, counts and index (docs/memory.md)."""
+    m, spec = config.memory, envs.make(config.env, **config.env_args).spec
+    options = MemoryOptions(
+        state_dim=spec.state_dim,
+        capacity=m.capacity,
+        key_dim=m.key_dim,
+        max_bytes=int(m.gigabytes * 1e9),
+        dtype="float16" if m.half_precision else "float32",
+    )
+    return options.bounded_capacity, options.bounded_capacity * options.entry_bytes
 
 
 def improvement_tables(runs: Sequence[Run], measure: stats.Measure = "overall") -> list[Table]:
