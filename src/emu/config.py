@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import types
@@ -360,13 +361,16 @@ def from_dict(data: dict[str, Any], kind: type = Config, where: str = "") -> Any
     """Rebuild a config; strict about keys and types."""
     if not isinstance(data, dict):
         raise ConfigError(f"A configuration is a JSON object, not {data!r}.")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     unknown = [key for key in data if key not in hints]
     if unknown:
         path = f"{where}{unknown[0]}"
         raise ConfigError(f"Unknown configuration key '{path}'. {did_you_mean(unknown[0], hints)}")
     values = {key: _convert(value, hints[key], f"{where}{key}") for key, value in data.items()}
     return kind(**values)
+
+
+_hints = functools.cache(typing.get_type_hints)  # slow, and a study makes hundreds of configurations
 
 
 def replace(config: Any, overrides: dict[str, Any]) -> Any:
