@@ -100,8 +100,10 @@ def over_steps(axes: Any, metric: str, title: str) -> None:
     plain(axes)
     axes.xaxis.set_major_formatter(lambda x, _: short_steps(x) if x else "0")
     axes.set(xlabel="environment steps", ylabel=LABELS.get(metric, metric), title=title)
-    if metric == WIN_RATE:
+    if metric.endswith("rate"):
         axes.set_ylim(-0.03, 1.03)
+    elif "share" in metric:
+        axes.set_ylim(bottom=0)
 
 
 def legend(made: Any, axes: np.ndarray, runs: Sequence[Run]) -> None:
