@@ -237,7 +237,7 @@ def test_a_snapshot_arrives_with_its_values_and_drawings(study):
 
 def test_a_small_budget_takes_fewer_snapshots_and_memories(study):
     told = read_told(study)
-    for budget, shots, rows in ((memories.BUDGET, 3, 60), (160_000, 3, 60), (20_000, 1, 50)):
+    for budget, shots, rows in ((memories.BUDGET, 3, 60), (180_000, 3, 60), (20_000, 1, 50)):
         runs = memories_payload(told, "pca", False, no_warning, budget)["runs"]
         assert [[s["count"] for s in r["snapshots"]] for r in runs] == [[rows] * shots] * 4
         assert [r["snapshots"][-1]["step"] for r in runs] == [90_000] * 4

@@ -21,7 +21,7 @@ from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
 
 Projection = Literal["pca", "tsne"]
 BUDGET = 11_000_000  # characters for all snapshots
-RUNS = 12  # explored at most
+RUNS = 24  # explored at most
 SIZES = ((16, 2_000), (12, 1_500), (10, 1_000), (8, 700), (6, 500), (5, 300), (4, 200), (3, 100), (1, 50))
 ROW_BYTES = 25  # of a memory without its drawing: place 4, key 8, return 2, desirable 1, visits 8, time 2
 Warn = Callable[[str], None]
