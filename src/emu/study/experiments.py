@@ -211,7 +211,7 @@ def plan(name: str, scale: Scale = "paper", seeds: Iterable[int] | None = None, 
         for variant in panel.variants
         for seed in numbers
     ]
-    return Plan(name, experiment.title + (" (laptop scale)" if small else ""), scale, runs)
+    return Plan(name, experiment.title, scale, runs)
 
 
 def _on(tasks: Sequence[str], panels: Sequence[Panel]) -> list[Panel]:

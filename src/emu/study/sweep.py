@@ -271,9 +271,10 @@ def run_plan(
         write_study(plan, out, shlex.join(command))
         entries = [_entry(run, out, standings[run.folder] == "finished") for run in plan.runs]
         found = sum(entry.line.state == "found" for entry in entries)
-        watch = Watch([entry.line for entry in entries], plan.title, console)
+        title = plan.title + (f" ({plan.scale} scale)" if plan.scale else "")
+        watch = Watch([entry.line for entry in entries], title, console)
         if found == len(entries):
-            watch.say(f"{plan.title}: all {found} runs were finished before; nothing to do.")
+            watch.say(f"{title}: all {found} runs were finished before; nothing to do.")
             return Outcome(0, found, [])
         launcher = make_launcher()
         try:
