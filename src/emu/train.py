@@ -11,7 +11,7 @@ import dataclasses
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,19 +144,35 @@ class Trainer:
         """The updates owed, as many at a time as one compiled call does."""
         per_call = self.config.learner.updates_per_call
         while self.counters.owed >= per_call:
-            started = time.perf_counter()
-            batches = self.sample(per_call)
-            sampled = time.perf_counter()
-            recall = self.keeper.recall(batches) if self.keeper else None
-            recalled = time.perf_counter()
-            inputs = self.learner.shards.put((batches, recall), axis=1)
-            self.state, metrics = self.learner.update(self.state, *inputs, np.int32(self.counters.step))
-            self.means.add(metrics)
-            self.counters.updates += per_call
-            self.counters.owed -= per_call
-            self.seconds["sampling"] += sampled - started
-            self.seconds["memory"] += recalled - sampled
-            self.seconds["learner"] += time.perf_counter() - recalled
+            for groups in self.draw(per_call):
+                self.update(groups)
+
+    def draw(self, count: int) -> list[list[list[Episode]]]:
+        """Episodes of the next `count` updates, by call: all in one if they have one length, else one by one.
+
+        A batch is never padded because of a longer one that happens to be drawn with it.
+        """
+        size, first = self.config.learner.batch_size, self.counters.updates
+        groups = [self.replay.sample(size, self.config.seed, first + k) for k in range(count)]
+        same = len({self.replay.length_for(group) for group in groups}) == 1
+        return [groups] if same else [[group] for group in groups]
+
+    def update(self, groups: Sequence[Sequence[Episode]]) -> None:
+        """One compiled call: an update for every group of episodes, in turn."""
+        started = time.perf_counter()
+        length = self.replay.length_for(groups[0])
+        batches = stack([self.replay.batch(group, length) for group in groups])
+        sampled = time.perf_counter()
+        recall = self.keeper.recall(batches) if self.keeper else None
+        recalled = time.perf_counter()
+        inputs = self.learner.shards.put((batches, recall), axis=1)
+        self.state, metrics = self.learner.update(self.state, *inputs, np.int32(self.counters.step))
+        self.means.add(metrics)
+        self.counters.updates += len(groups)
+        self.counters.owed -= len(groups)
+        self.seconds["sampling"] += sampled - started
+        self.seconds["memory"] += recalled - sampled
+        self.seconds["learner"] += time.perf_counter() - recalled
 
     def train_embedder(self) -> None:
         """Every so many steps the memory learns to see anew."""
@@ -167,13 +183,6 @@ class Trainer:
         if metrics:
             self.means.add(metrics)
         self.seconds["memory"] += time.perf_counter() - started
-
-    def sample(self, count: int) -> Any:
-        """`count` batches of one length, along a leading axis."""
-        size, first = self.config.learner.batch_size, self.counters.updates
-        groups = [self.replay.sample(size, self.config.seed, first + k) for k in range(count)]
-        length = max(self.replay.length_for(group) for group in groups)
-        return stack([self.replay.batch(group, length) for group in groups])
 
     def report(self) -> dict[str, float] | None:
         """Log, test and save when due; the test's summary if there was one."""
