@@ -105,7 +105,7 @@ _ELLIPTICAL = (
 )
 
 _GRIDWORLD = (Panel(("gridworld",), _plain("emu_qplex", "emc", "qplex", "qmix")),)
-_WITHOUT_QPLEX = _plain("emu_qplex", "no_ei", "no_se", "no_ei_no_se", "emc", "qplex")
+_WITHOUT_QPLEX = _plain("emu_qplex", "no_ei", "no_se", "emc", "qplex")  # emc is no_ei_no_se by another name
 _WITHOUT_CDS = _plain("emu_cds", "cds_no_ei", "cds_no_se", "cds")
 
 EASY_MAP = "smac/3m"
