@@ -27,7 +27,7 @@ from emu.study.runs import Run, scale_note, short_steps
 from emu.team import load_team
 
 SAMPLES = 50_000
-PANELS = 4  # runs on one figure at most: each takes a minute or two
+PANELS = 4  # runs on one figure at most: 50,000 points take three minutes of a processor
 TRIES = 8  # episodes among which one that was won and one that was lost are looked for
 Layout = Callable[[np.ndarray], np.ndarray]
 
