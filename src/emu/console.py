@@ -30,7 +30,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_time(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
+    minutes, seconds = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 

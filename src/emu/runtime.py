@@ -40,7 +40,8 @@ def configure_cpu_devices(requested: int = 0) -> None:
     if "xla_cpu_multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     with contextlib.suppress(RuntimeError):  # JAX's answer once its devices are made
-        jax.config.update("jax_num_cpu_devices", requested or min(cpu_count(), MAX_CPU_DEVICES))
+        automatic, most = min(cpu_count(), MAX_CPU_DEVICES), max(cpu_count(), MAX_CPU_DEVICES)
+        jax.config.update("jax_num_cpu_devices", min(requested, most) or automatic)
 
 
 def keep_freed_memory() -> None:
