@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import hashlib
 import os
+import platform
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +26,7 @@ from emu.types import PyTree
 
 DATA = "data"  # the mesh axis over which batches and environments are divided
 MAX_CPU_DEVICES = 8  # beyond this, a batch of 32 episodes is too thin to divide
+PROGRAMS_BYTES = 10**9  # of compiled programs kept on disk; the least recently used make room
 
 
 def cpu_count() -> int:
@@ -36,6 +40,7 @@ def configure_cpu_devices(requested: int = 0) -> None:
     A device then keeps to one thread: threads within its small products would only compete with the other devices.
     """
     keep_freed_memory()
+    keep_compiled_programs()
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
@@ -55,6 +60,31 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for option, value in ((trim_threshold, 2**31 - 1), (top_pad, 2**26), (mmap_threshold, 2**31 - 1)):
             mallopt(option, value)
+
+
+def keep_compiled_programs() -> None:
+    """Keep compiled programs on disk, so that a second start takes seconds; JAX_COMPILATION_CACHE_DIR says where else.
+
+    Programs fit the processor they were compiled for, so each kind of processor that shares a home has its own folder.
+    """
+    if jax.config.jax_compilation_cache_dir is not None:
+        return
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = root / "emu" / f"programs-{_processor()}"
+    with contextlib.suppress(OSError):  # nowhere to write: every process compiles for itself
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            jax.config.update("jax_compilation_cache_max_size", PROGRAMS_BYTES)
+            jax.config.update("jax_compilation_cache_dir", str(folder))
+
+
+def _processor() -> str:
+    """A short name of what this processor can do."""
+    try:
+        abilities = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):
+        abilities = platform.processor()
+    return hashlib.sha256(f"{platform.machine()} {abilities}".encode()).hexdigest()[:12]
 
 
 def sum_over_devices(tree: PyTree) -> PyTree:
