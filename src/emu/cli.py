@@ -91,13 +91,12 @@ def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson
         seed: Seed of the episodes.
         as_json: Print JSON.
     """
-    from emu.evaluate import Evaluator
+    from emu.players import evaluate_team
     from emu.team import load_team
 
     _at_least_one("--episodes", episodes)
     team = load_team(run)
-    evaluator = Evaluator(team.env, team.learner, episodes, team.devices)
-    result = evaluator.test(team.policy, seed, 0).summary()
+    result = evaluate_team(team, episodes, seed, 0).summary()
     values = {**result, "episodes": episodes, "trained_steps": team.best["step"]}
     _print_values(values, as_json, f"{team.config.algo} on {team.config.env}")
     return 0

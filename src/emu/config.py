@@ -56,9 +56,16 @@ class RolloutConfig:
     epsilon_start: float = 1.0  # exploration at the first step
     epsilon_end: float = 0.05  # exploration after `epsilon_steps`
     epsilon_steps: int = 50_000  # environment steps over which exploration falls linearly
+    workers: int = 0  # processes that run Python environments; 0: one per core
+    timeout: float = 120.0  # seconds a worker may take to answer (to start included) before it is replaced
+    max_failures: int = 5  # failures of a worker in a row, without an episode finished between, that end the run
 
     def __post_init__(self) -> None:
         check(self.envs >= 1 and self.chunk >= 1, "rollout.envs and rollout.chunk must be at least 1.")
+        check(
+            self.workers >= 0 and self.timeout > 0 and self.max_failures >= 1,
+            "rollout.workers must not be negative, rollout.timeout be positive, rollout.max_failures at least 1.",
+        )
         check(
             0 <= self.epsilon_end <= self.epsilon_start <= 1 and self.epsilon_steps >= 1,
             "rollout.epsilon needs 0 <= end <= start <= 1 and steps >= 1.",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from emu.envs.base import Drawable, Env
+from emu.envs.base import Drawable, Env, HostEnv
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.types import PyTree
@@ -23,8 +23,10 @@ class Recording(NamedTuple):
     won: bool
 
 
-def player(env: Env, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
+def player(env: Env | HostEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
     """A function that plays one greedy episode, given a seed; it is compiled once."""
+    if isinstance(env, HostEnv):
+        raise EnvError(f"Environment '{env.spec.name}' cannot be drawn: only compiled environments can, so far.")
     reset = jax.jit(env.reset)
 
     @jax.jit

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from emu.envs.base import Env
+from emu.envs.base import Env, EnvSpec, HostEnv
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.runtime import DATA, Devices
@@ -50,11 +50,78 @@ class Slot(NamedTuple):
     sound: Array  # everything finite, every agent has an available action
 
 
-class Rollout:
-    """Collects with a learner's policy. `stream` holds the unfinished episodes' slots on the host."""
+class SlotStream:
+    """Slots in, episodes out. `stream` holds the unfinished episodes' slots on the host."""
+
+    def __init__(self, env: Env | HostEnv, copies: int, chunk: int) -> None:
+        self.env, self.copies, self.chunk = env, copies, chunk
+        self._clear()
+
+    def _clear(self) -> None:
+        self.stream: list[Slot] = []  # host chunks, each (chunk, E, ...), that unfinished episodes still need
+        self.begun = np.zeros(self.copies, np.int64)  # per copy: slot in the stream at which its episode began
+
+    def _cut(self, slots: Slot, void: np.ndarray | None = None) -> list[Episode]:
+        """Cut the finished episodes out of the stream, in the order in which they ended, and drop what nobody needs.
+
+        A void slot, (chunk, E) bool, holds nothing: the episode that it interrupts is lost.
+        """
+        self.stream.append(slots)
+        base = (len(self.stream) - 1) * self.chunk
+        episodes = []
+        for row, copy in np.argwhere(slots.last if void is None else slots.last | void):
+            end = base + int(row)
+            if void is None or not void[row, copy]:
+                require_limit(self.env.spec, end - int(self.begun[copy]))
+                episodes.append(self._episode(int(copy), int(self.begun[copy]), end))
+            self.begun[copy] = end + 1
+        require_limit(self.env.spec, len(self.stream) * self.chunk - int(self.begun.min()))
+        unneeded = int(self.begun.min()) // self.chunk
+        del self.stream[:unneeded]
+        self.begun -= unneeded * self.chunk
+        return episodes
+
+    def _episode(self, copy: int, begin: int, end: int) -> Episode:
+        """Slots begin..end of one copy, the last of which only shows."""
+        chunk = self.chunk
+        pieces = []
+        for index in range(begin // chunk, end // chunk + 1):
+            rows = slice(max(begin - index * chunk, 0), min(end + 1 - index * chunk, chunk))
+            pieces.append((self.stream[index], rows))
+
+        def field(name: str) -> np.ndarray:
+            return np.concatenate([getattr(slots, name)[rows, copy] for slots, rows in pieces])
+
+        won = np.asarray(field("won")[:-1].any())
+        wide = {name: field(name) for name in ("obs", "state", "avail")}
+        narrow = {name: field(name)[:-1] for name in ("action", "reward", "terminated", "truncated")}
+        return Episode(**wide, **narrow, won=won)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """The unfinished episodes' slots, as plain arrays."""
+        arrays: dict[str, np.ndarray] = {"begun": self.begun}
+        if self.stream:
+            for name in Slot._fields:
+                arrays[name] = np.concatenate([getattr(slots, name) for slots in self.stream])
+        return arrays
+
+    def load(self, arrays: dict[str, Any]) -> None:
+        self.begun = np.array(arrays["begun"])
+        self.stream = []
+        if "obs" in arrays:
+            count = len(arrays["obs"]) // self.chunk
+            fields = [np.split(np.asarray(arrays[name]), count) for name in Slot._fields]
+            self.stream = [Slot(*parts) for parts in zip(*fields, strict=True)]
+
+
+class Rollout(SlotStream):
+    """Collects with a learner's policy."""
+
+    env: Env
 
     def __init__(self, env: Env, learner: Learner, copies: int, chunk: int, devices: Devices) -> None:
-        self.env, self.learner, self.copies, self.chunk = env, learner, copies, chunk
+        super().__init__(env, copies, chunk)
+        self.learner = learner
         self.shards = devices.sharding_for(copies)
         rows = P(DATA)
         self._run = jax.jit(
@@ -68,8 +135,6 @@ class Rollout:
             donate_argnums=1,
             out_shardings=(self.shards.along(0), self.shards.along(1)),  # said aloud: XLA forgets that of empty arrays
         )
-        self.stream: list[Slot] = []  # host chunks, each (chunk, E, ...), that unfinished episodes still need
-        self.begun = np.zeros(copies, np.int64)  # per copy: slot in the stream at which its episode began
 
     def init(self, key: Array) -> RolloutState:
         keys = jax.random.split(key, self.copies + 1)
@@ -77,7 +142,7 @@ class Rollout:
         state = RolloutState(
             env, self.learner.initial_carry(self.copies), jnp.zeros(self.copies, bool), keys[1:]
         )
-        self.stream, self.begun = [], np.zeros(self.copies, np.int64)
+        self._clear()
         return self.shards.put(state)
 
     def collect(
@@ -115,8 +180,8 @@ class Rollout:
                 self._sound(obs, features, avail, outcome.reward),
             )
             following = RolloutState(
-                _where(last, renewed, stepped),
-                _where(last, fresh, carry),
+                choose(last, renewed, stepped),
+                choose(last, fresh, carry),
                 outcome.terminated | outcome.truncated,
                 keys[:, 0],
             )
@@ -131,80 +196,43 @@ class Rollout:
         )
         return finite & avail.any(axis=-1).all(axis=-1)
 
-    def _cut(self, slots: Slot) -> list[Episode]:
-        """Cut the finished episodes out of the stream, in the order in which they ended, and drop what nobody needs."""
-        self.stream.append(slots)
-        base = (len(self.stream) - 1) * self.chunk
-        episodes = []
-        for row, copy in np.argwhere(slots.last):
-            end = base + int(row)
-            self._check_limit(end - int(self.begun[copy]))
-            episodes.append(self._episode(int(copy), int(self.begun[copy]), end))
-            self.begun[copy] = end + 1
-        self._check_limit(len(self.stream) * self.chunk - int(self.begun.min()))
-        unneeded = int(self.begun.min()) // self.chunk
-        del self.stream[:unneeded]
-        self.begun -= unneeded * self.chunk
-        return episodes
-
-    def _episode(self, copy: int, begin: int, end: int) -> Episode:
-        """Slots begin..end of one copy, the last of which only shows."""
-        chunk = self.chunk
-        pieces = []
-        for index in range(begin // chunk, end // chunk + 1):
-            rows = slice(max(begin - index * chunk, 0), min(end + 1 - index * chunk, chunk))
-            pieces.append((self.stream[index], rows))
-
-        def field(name: str) -> np.ndarray:
-            return np.concatenate([getattr(slots, name)[rows, copy] for slots, rows in pieces])
-
-        won = np.asarray(field("won")[:-1].any())
-        wide = {name: field(name) for name in ("obs", "state", "avail")}
-        narrow = {name: field(name)[:-1] for name in ("action", "reward", "terminated", "truncated")}
-        return Episode(**wide, **narrow, won=won)
-
-    def _check_limit(self, steps: int) -> None:
-        limit = self.env.spec.episode_limit
-        if steps > limit:
-            raise EnvError(
-                f"An episode of '{self.env.spec.name}' goes on after spec.episode_limit = {limit} steps. "
-                "Run `emu check` on the environment, or `check_env(env)`."
-            )
-
     def _complaint(self, slots: Slot) -> str:
         row, copy = (int(i) for i in np.argwhere(~slots.sound)[0])
-        wrong = [n for n in ("obs", "state", "reward") if not np.isfinite(getattr(slots, n)[row, copy]).all()]
-        what = (
-            f"returned NaN or infinity in {', '.join(wrong)}"
-            if wrong
-            else "left an agent without any available action"
-        )
-        return (
-            f"Environment '{self.env.spec.name}' {what} (copy {copy}). The run stopped before learning from it. "
-            "Run `emu check` on the environment, or `check_env(env)`, to find the step that does this."
-        )
+        shown = {name: getattr(slots, name)[row, copy] for name in ("obs", "state", "reward")}
+        return unsound(self.env.spec.name, copy, **shown)
 
-    def save(self) -> dict[str, np.ndarray]:
-        """The unfinished episodes' slots, as plain arrays."""
-        arrays: dict[str, np.ndarray] = {"begun": self.begun}
-        if self.stream:
-            for name in Slot._fields:
-                arrays[name] = np.concatenate([getattr(slots, name) for slots in self.stream])
-        return arrays
+    def stats(self) -> dict[str, float]:
+        """Nothing to report: what is compiled does not fail."""
+        return {}
 
-    def load(self, arrays: dict[str, Any]) -> None:
-        self.begun = np.array(arrays["begun"])
-        self.stream = []
-        if "obs" in arrays:
-            count = len(arrays["obs"]) // self.chunk
-            fields = [np.split(np.asarray(arrays[name]), count) for name in Slot._fields]
-            self.stream = [Slot(*parts) for parts in zip(*fields, strict=True)]
+    def close(self) -> None:
+        """Nothing is running outside this process."""
 
 
-def _where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
+def choose(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     """Choose per copy between two trees with leading axis E."""
 
     def choose(a: Array, b: Array) -> Array:
         return jnp.where(condition.reshape(-1, *[1] * (b.ndim - 1)), a, b)
 
     return jax.tree.map(choose, yes, no)
+
+
+def unsound(env: str, copy: int, **shown: np.ndarray) -> str:
+    """What is wrong with what a copy shows: the fields that are not finite, else an agent that cannot act."""
+    wrong = [name for name, value in shown.items() if not np.isfinite(value).all()]
+    what = (
+        f"returned NaN or infinity in {', '.join(wrong)}" if wrong else "left an agent without any available action"
+    )
+    return (
+        f"Environment '{env}' {what} (copy {copy}). The run stopped before learning from it. "
+        "Run `emu check` on the environment, or `check_env(env)`, to find the step that does this."
+    )
+
+
+def require_limit(spec: EnvSpec, steps: int) -> None:
+    if steps > spec.episode_limit:
+        raise EnvError(
+            f"An episode of '{spec.name}' goes on after spec.episode_limit = {spec.episode_limit} steps. "
+            "Run `emu check` on the environment, or `check_env(env)`."
+        )

@@ -10,6 +10,7 @@ run that was killed and resumed overwrites what lay beyond its checkpoint with t
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,7 +73,7 @@ class Photographer:
 
     def __init__(self, run: Path, env: Env, learner: Learner, seed: int) -> None:
         self.run, self.env, self.learner, self.seed = run, env, learner, seed
-        self._play = jax.jit(self._episode)
+        self.play: Callable[[PyTree, Array], Any] = jax.jit(self._episode)  # a greedy episode, given policy and key
 
     def take(self, step: int, policy: PyTree, memory: EpisodicMemory) -> Path:
         """Write the snapshot of a step, whole or not at all."""
@@ -98,7 +99,7 @@ class Photographer:
 
     def _walk(self, memory: EpisodicMemory, policy: PyTree, step: int) -> tuple[Trail, bool]:
         key = jax.random.fold_in(jax.random.PRNGKey(self.seed ^ 0x54A9), step)
-        states, rewards, going, won = jax.device_get(self._play(policy, key))
+        states, rewards, going, won = jax.device_get(self.play(policy, key))
         length = int(going.sum())
         total = np.concatenate([[0.0], np.cumsum(rewards[:length], dtype=np.float64)]).astype(np.float32)
         shown = np.unique(np.linspace(0, length, min(length + 1, MAX_PLACES)).round().astype(np.int32))

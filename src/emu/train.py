@@ -25,11 +25,11 @@ from emu.config import Config, from_dict, replace, to_dict
 from emu.console import Progress
 from emu.envs.checker import check_shapes
 from emu.errors import EmuError
-from emu.evaluate import Evaluator
+from emu.host import HostEvaluator
 from emu.metrics import Means, MetricsWriter, read_rows
+from emu.players import build_players
 from emu.provenance import provenance
 from emu.replay import Replay, stack
-from emu.rollout import Rollout
 from emu.runtime import Devices, configure_cpu_devices
 from emu.types import Episode
 
@@ -63,13 +63,14 @@ class Trainer:
         spec = self.env.spec
         devices = Devices.of(config.devices)
         self.learner = build_learner(config, spec, devices)
-        self.rollout = Rollout(self.env, self.learner, config.rollout.envs, config.rollout.chunk, devices)
-        self.evaluator = Evaluator(self.env, self.learner, config.eval.episodes, devices)
+        self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
         self.replay = Replay(
             spec, config.replay.episodes, int(config.replay.gigabytes * 1e9), config.learner.length_buckets
         )
         self.keeper = build_keeper(config, spec)
         self.photographer = build_photographer(self.keeper, folder, self.env, self.learner, config.seed)
+        if self.photographer and isinstance(self.evaluator, HostEvaluator):
+            self.photographer.play = self.evaluator.walk
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters = Means(), Counters()
         keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
@@ -100,6 +101,7 @@ class Trainer:
                 self.save()
         finally:
             self.writer.close()
+            self.rollout.close()
         return summary
 
     def open_writer(self, keep_bytes: int = 0) -> None:
@@ -211,7 +213,7 @@ class Trainer:
         counters.logs = counters.step // self.config.log_interval
         row = {"episodes": counters.episodes, "updates": counters.updates, "epsilon": self.epsilon}
         row |= {"replay_episodes": len(self.replay), "replay_bytes": self.replay.nbytes} | self.means.take()
-        row |= self.keeper.stats() if self.keeper else {}
+        row |= self.rollout.stats() | (self.keeper.stats() if self.keeper else {})
         self.writer.row(counters.step, row)
         self.require_finite(row)
 

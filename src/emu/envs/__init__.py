@@ -1,9 +1,31 @@
 """Environments: the protocol, the registry, the checker, and those that come with the package."""
 
 from emu.envs import smac
-from emu.envs.base import Drawable, Env, EnvSpec, make, register, registered
+from emu.envs.base import (
+    Drawable,
+    Env,
+    EnvSpec,
+    HostEnv,
+    View,
+    adapters,
+    make,
+    register,
+    register_adapter,
+    registered,
+)
 
-__all__ = ["Drawable", "Env", "EnvSpec", "make", "register", "registered"]
+__all__ = [
+    "Drawable",
+    "Env",
+    "EnvSpec",
+    "HostEnv",
+    "View",
+    "adapters",
+    "make",
+    "register",
+    "register_adapter",
+    "registered",
+]
 
 _GRID, _MATRIX = "emu.envs.gridworld:GridWorld", "emu.envs.matrix:named"
 
@@ -33,3 +55,8 @@ register(
 )
 register("matrix/climbing", _MATRIX, "the climbing game: three actions, a hidden best pair", game="climbing")
 smac.register_all()  # declarations only: nothing heavy is imported until a map is made
+
+_HOST = "emu.envs.host"
+register_adapter("pymarl", f"{_HOST}.pymarl:PyMarlEnv", "any object with the methods of PyMARL's MultiAgentEnv")
+register_adapter("pettingzoo", f"{_HOST}.pettingzoo:PettingZooEnv", "a module or function of PettingZoo's parallel API")
+register_adapter("gymnasium", f"{_HOST}.gymnasium:GymnasiumEnv", "one agent with discrete actions")

@@ -1,11 +1,13 @@
 """The environment protocol, its specification, and the registry that finds environments by name.
 
 An environment is an object without mutable state: everything that changes lives in the state pytree its methods take
-and return, so that thousands of copies run under `jax.vmap` inside one compiled program.
+and return, so that thousands of copies run under `jax.vmap` inside one compiled program. An environment written in
+plain Python is a `HostEnv` instead: it runs in worker processes (`emu.envs.host`).
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import importlib
 import inspect
@@ -70,6 +72,49 @@ class Env(Protocol):
         ...
 
 
+class View(NamedTuple):
+    """What there is to see of a Python environment between two steps."""
+
+    obs: np.ndarray  # (N, O) float32
+    state: np.ndarray  # (S,) float32
+    avail: np.ndarray  # (N, A) bool: at least one action for every agent, at the end of an episode too
+
+
+class Recipe(NamedTuple):
+    """How another process makes the same environment: `factory(*positional, **named)`; JSON-ready."""
+
+    factory: str  # "package.module:name"
+    positional: tuple[str, ...]
+    named: dict[str, Any]
+
+    def make(self) -> HostEnv:
+        return _resolve(self.factory)(*self.positional, **self.named)
+
+
+class HostEnv(abc.ABC):
+    """An environment in plain Python, one episode at a time; worker processes run copies of it side by side.
+
+    Derive from this class and give it a `spec`. As for `Env`, `step` is never called after the end of an episode, and
+    the environment itself reports its time limit as `truncated` (or `terminated`, where the task says so).
+    """
+
+    spec: EnvSpec
+    seedable = True  # whether the seed given to `reset` decides all that follows
+    recipe: Recipe | None = None  # filled in by `make`
+
+    @abc.abstractmethod
+    def reset(self, seed: int) -> View:
+        """Start an episode. Everything random in it should come from the seed."""
+
+    @abc.abstractmethod
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        """Apply one joint action, (N,) int32."""
+
+    def close(self) -> None:
+        """Let go of what runs outside this object."""
+        return
+
+
 @runtime_checkable
 class Drawable(Protocol):
     """An environment that can show itself: `emu render` and `emu play` turn the frames into a GIF."""
@@ -84,7 +129,8 @@ class Sketch(NamedTuple):
 
     The scene is JSON: `width` and `height` in units of its own (x to the right, y down), `background`, `shapes` drawn
     behind (`polygon`, `box` or `line` with `fill`, `stroke`, `thickness`), and what each of the F `figures` looks like
-    (`corners`, `turn`, `size`, `fill`, `stroke`, `letter`, `rings`: whether life and shield are drawn).
+    (`corners`, `turn`, `size`, `fill`, `stroke`, `letter`, `rings`: whether life and shield are drawn). With `closest`,
+    only the part where the figures are is shown, at least so wide.
     """
 
     scene: dict[str, Any]
@@ -104,17 +150,23 @@ class Sketchable(Protocol):
 class Entry:
     """A registered environment: where its factory lives (imported on demand) and what it is."""
 
-    factory: str | Callable[..., Env]  # "package.module:function" or the callable itself
+    factory: str | Callable[..., Env | HostEnv]  # "package.module:function" or the callable itself
     summary: str
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 _registry: dict[str, Entry] = {}
+_adapters: dict[str, Entry] = {}
 
 
-def register(name: str, factory: str | Callable[..., Env], summary: str, **defaults: Any) -> None:
+def register(name: str, factory: str | Callable[..., Env | HostEnv], summary: str, **defaults: Any) -> None:
     """Make `make(name, **args)` call `factory(**defaults, **args)`. A name registered again is replaced."""
     _registry[name] = Entry(factory, summary, defaults)
+
+
+def register_adapter(prefix: str, factory: str, summary: str) -> None:
+    """Make `make("prefix:target", **args)` call `factory(target, **args)`: a way into other people's environments."""
+    _adapters[prefix] = Entry(factory, summary)
 
 
 def registered() -> dict[str, Entry]:
@@ -122,11 +174,20 @@ def registered() -> dict[str, Entry]:
     return dict(sorted(_registry.items()))
 
 
-def make(name: str, **args: Any) -> Env:
-    """Build an environment by its registered name, e.g. `make("gridworld", penalty=0.5)`.
+def adapters() -> dict[str, Entry]:
+    """All adapters, by the prefix that chooses them."""
+    return dict(sorted(_adapters.items()))
 
-    A name such as "my_module:Factory" needs no registration: it is imported, also from the current folder.
+
+def make(name: str, **args: Any) -> Any:
+    """Build an environment (`Env` or `HostEnv`) by its registered name, e.g. `make("gridworld", penalty=0.5)`.
+
+    A prefix chooses an adapter: "gymnasium:CartPole-v1". A name such as "my_module:Factory" needs no registration: it
+    is imported, also from the current folder.
     """
+    prefix, _, target = name.partition(":")
+    if target and prefix in _adapters and name not in _registry:
+        return _with_recipe(_adapters[prefix].factory, (target,), args)
     entry = _registry.get(name)
     if entry is None and ":" in name:
         entry = Entry(name, "")
@@ -140,10 +201,19 @@ def make(name: str, **args: Any) -> Env:
         for key in args:
             if key not in accepted:
                 raise EnvError(f"Environment '{name}' has no argument '{key}'. {did_you_mean(key, accepted)}")
-    return factory(**{**entry.defaults, **args})
+    return _with_recipe(entry.factory, (), {**entry.defaults, **args})
 
 
-def _resolve(factory: str | Callable[..., Env]) -> Callable[..., Env]:
+def _with_recipe(factory: str | Callable[..., Any], positional: tuple[str, ...], named: dict[str, Any]) -> Any:
+    """Build; a Python environment also learns how its copies are built in other processes."""
+    env = _resolve(factory)(*positional, **named)
+    if isinstance(env, HostEnv):
+        path = factory if isinstance(factory, str) else f"{factory.__module__}:{factory.__qualname__}"
+        env.recipe = Recipe(path, positional, named)
+    return env
+
+
+def _resolve(factory: str | Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(factory, str):
         return factory
     name, _, attribute = factory.partition(":")

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import Env, EnvSpec
+from emu.envs.base import Env, EnvSpec, HostEnv
+from emu.envs.host import checker as host_checker
 from emu.errors import EnvError
 from emu.types import Outcome
 
@@ -16,9 +17,12 @@ METHODS = ("reset", "step", "observe", "avail", "state")
 
 
 def check_env(env: Any, episodes: int = 8, seed: int = 0) -> None:
-    """Raise `EnvError` listing everything found wrong; return quietly if the environment keeps its contract."""
+    """Raise `EnvError` listing everything found wrong; return quietly if the environment keeps its contract.
+
+    It takes both kinds: compiled environments (`Env`) and Python ones (`HostEnv`).
+    """
     check_shapes(env)
-    problems = _play(env, episodes, seed)
+    problems = (host_checker.play if isinstance(env, HostEnv) else _play)(env, episodes, seed)
     if problems:
         raise EnvError(_report(env.spec.name, problems))
 
@@ -27,6 +31,10 @@ def check_shapes(env: Any) -> None:
     """What can be seen without running a step: methods, the specification, shapes and types."""
     if not isinstance(getattr(env, "spec", None), EnvSpec):
         raise EnvError(f"{type(env).__name__} has no `spec` of type EnvSpec. See docs/add-your-own.md.")
+    if isinstance(env, HostEnv):
+        if problems := _spec_problems(env.spec):
+            raise EnvError(_report(env.spec.name, problems))
+        return
     missing = [name for name in METHODS if not callable(getattr(env, name, None))]
     if missing:
         raise EnvError(_report(env.spec.name, [f"it has no method `{name}`" for name in missing]))
@@ -39,7 +47,10 @@ def check_shapes(env: Any) -> None:
 
 def _report(name: str, problems: list[str]) -> str:
     lines = "\n".join(f"  - {problem}" for problem in problems)
-    return f"Environment '{name}' breaks its contract:\n{lines}\nThe contract is written in `emu.envs.Env`."
+    return (
+        f"Environment '{name}' breaks its contract:\n{lines}\n"
+        "The contract is written in `emu.envs.Env` (for Python environments, `emu.envs.HostEnv`)."
+    )
 
 
 def _spec_problems(spec: EnvSpec) -> list[str]:

@@ -19,13 +19,12 @@ TEST_NUMBER = 10**9  # a number that no test in training has, so that its episod
 
 def measure_absolute(run: Path) -> dict[str, Any]:
     """Test the best team of a run with ten times `eval.episodes` and write the episodes to absolute.json."""
-    from emu.evaluate import Evaluator
+    from emu.players import evaluate_team
     from emu.team import load_team
 
     team = load_team(run)
     episodes = FACTOR * team.config.eval.episodes
-    evaluator = Evaluator(team.env, team.learner, episodes, team.devices)
-    result = evaluator.test(team.policy, team.config.seed, TEST_NUMBER)
+    result = evaluate_team(team, episodes, team.config.seed, TEST_NUMBER)
     content = {
         "step": int(team.best["step"]),
         "episodes": episodes,

@@ -1,0 +1,99 @@
+"""A Gymnasium environment with discrete actions: a team of one. Use it with a mixer that mixes nothing.
+
+    emu train --algo vdn --mixer.kind none --env gymnasium:CartPole-v1
+
+The state is the observation. Gymnasium's own time limit is a truncation; an environment without one needs
+`episode_limit`. `reward_threshold` of its registration, where there is one, is the goal of an episode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emu.envs.base import EnvSpec, HostEnv, View
+from emu.errors import EnvError
+from emu.types import Outcome
+
+
+class GymnasiumEnv(HostEnv):
+    def __init__(
+        self,
+        target: str,
+        /,
+        *,
+        episode_limit: int | None = None,
+        return_range: tuple[float, float] = (-np.inf, np.inf),
+        **args: Any,
+    ) -> None:
+        self.env = _make(target, episode_limit, args)
+        registered = self.env.spec
+        limit = episode_limit or (registered.max_episode_steps if registered else None)
+        if not limit:
+            raise EnvError(f"{target} has no time limit: give it one as --env-args '{{\"episode_limit\": 1000}}'.")
+        self.goal: float | None = registered.reward_threshold if registered else None
+        actions, size = _require_spaces(self.env, target)
+        self.first_action = int(self.env.action_space.start)
+        self.spec = EnvSpec(
+            name=f"gymnasium:{target}",
+            version=_version(),
+            n_agents=1,
+            n_actions=actions,
+            obs_dim=size,
+            state_dim=size,
+            episode_limit=limit,
+            unit_dim=size,
+            has_goal=self.goal is not None,
+            return_range=(float(return_range[0]), float(return_range[1])),
+        )
+
+    def reset(self, seed: int) -> View:
+        obs, info = self.env.reset(seed=seed)
+        self.total = 0.0
+        return self._view(obs, info)
+
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        obs, reward, terminated, truncated, info = self.env.step(self.first_action + int(action[0]))
+        self.total += float(reward)
+        over = bool(terminated or truncated)
+        won = over and self.goal is not None and self.total >= self.goal
+        outcome = Outcome(np.float32(reward), bool(terminated), bool(truncated and not terminated), won)
+        return self._view(obs, info), outcome
+
+    def _view(self, obs: Any, info: dict[str, Any]) -> View:
+        obs = np.asarray(obs, np.float32).reshape(-1)
+        mask = info.get("action_mask")
+        avail = np.ones(self.spec.n_actions, bool) if mask is None else np.asarray(mask).astype(bool)
+        return View(obs[None], obs, avail[None])
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def _make(target: str, episode_limit: int | None, args: dict[str, Any]) -> Any:
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise EnvError("Gymnasium is not installed: pip install 'emu-marl[gymnasium]'.") from error
+    limit = {"max_episode_steps": episode_limit} if episode_limit else {}
+    try:
+        return gymnasium.make(target, **limit, **args)
+    except (gymnasium.error.Error, TypeError, ImportError) as error:
+        raise EnvError(f"'gymnasium:{target}' cannot be made: {error}") from error
+
+
+def _require_spaces(env: Any, target: str) -> tuple[int, int]:
+    from gymnasium.spaces import Box, Discrete
+
+    if not isinstance(env.action_space, Discrete):
+        raise EnvError(f"{target} acts in {env.action_space}; EMU needs discrete actions. Wrap it, or discretise.")
+    if not isinstance(env.observation_space, Box):
+        raise EnvError(f"{target} shows {env.observation_space}; EMU needs an array (Box). Flatten it with a wrapper.")
+    return int(env.action_space.n), int(np.prod(env.observation_space.shape, dtype=int))
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"gymnasium {version('gymnasium')}"

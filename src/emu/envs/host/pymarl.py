@@ -1,0 +1,163 @@
+"""Any object with the methods of PyMARL's `MultiAgentEnv`: SMAC, SMACv2, SMAClite, and the many that copied them.
+
+    emu train --env pymarl:smac.env:StarCraft2Env --env-args '{"map_name": "3s5z"}'
+
+`get_env_info()` gives the sizes. `terminated` with `episode_limit` in the info is a truncation, as in PyMARL's
+runners; `battle_won` in the info is the goal, where an environment reports it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from emu.envs.base import EnvSpec, HostEnv, View
+from emu.errors import EnvError, did_you_mean
+from emu.types import Outcome
+
+METHODS = ("reset", "step", "get_obs", "get_state", "get_avail_actions", "get_env_info")
+SIZES = ("n_agents", "n_actions", "obs_shape", "state_shape", "episode_limit")
+GOALS = ("battle_won", "won", "win", "solved")  # names under which environments report the goal in their info
+
+
+class PyMarlEnv(HostEnv):
+    """`won_key` names the goal in the info where it is none of the usual; without a goal, say `"won_key": ""`."""
+
+    def __init__(
+        self,
+        target: str,
+        /,
+        *,
+        won_key: str | None = None,
+        return_range: tuple[float, float] = (-np.inf, np.inf),
+        **args: Any,
+    ) -> None:
+        self.target, self.won_key, self.args = target, won_key, args
+        self._build = _import(target)
+        self.env = self._make(args)
+        self._require_methods()
+        self.spec = self._read_spec(return_range)
+        self._reset_takes_seed = _takes(self.env.reset, "seed")
+        self.seedable = self._reset_takes_seed
+        self._begun = False
+
+    def _make(self, args: dict[str, Any]) -> Any:
+        try:
+            return self._build(**args)
+        except TypeError as error:
+            raise EnvError(f"{self.target} cannot be made from {args}: {error}.") from error
+
+    def _require_methods(self) -> None:
+        missing = [name for name in METHODS if not callable(getattr(self.env, name, None))]
+        if missing:
+            raise EnvError(
+                f"{self.target} is no MultiAgentEnv: it has no {', '.join(f'`{name}`' for name in missing)}. "
+                "The prefix 'pymarl' is for environments with PyMARL's methods."
+            )
+
+    def _read_spec(self, return_range: tuple[float, float]) -> EnvSpec:
+        info = self.env.get_env_info()
+        missing = [name for name in SIZES if not isinstance(info.get(name), int | np.integer)]
+        if missing:
+            raise EnvError(f"`get_env_info()` of {self.target} gives no whole number as {', '.join(missing)}: {info}.")
+        n_agents, n_actions, obs_dim, state_dim, limit = (int(info[name]) for name in SIZES)
+        unit_dim = int(info.get("unit_dim") or obs_dim)
+        return EnvSpec(
+            name=f"pymarl:{self.target}",
+            version=_version(self.target),
+            n_agents=n_agents,
+            n_actions=n_actions,
+            obs_dim=obs_dim,
+            state_dim=state_dim,
+            episode_limit=limit,
+            unit_dim=unit_dim if n_agents * unit_dim <= state_dim else state_dim // n_agents,
+            has_goal=self.won_key != "",
+            return_range=(float(return_range[0]), float(return_range[1])),
+        )
+
+    def reset(self, seed: int) -> View:
+        """The seed goes to `reset` where it takes one, else to the constructor before the first episode."""
+        if self._reset_takes_seed:
+            self.env.reset(seed=seed)
+        else:
+            if not self._begun and "seed" not in self.args and _takes(self._build, "seed"):
+                _close(self.env)
+                self.env = self._make({**self.args, "seed": seed})
+            self.env.reset()
+        self._begun = True
+        return self._view()
+
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        reward, over, info = self._answer(self.env.step(action.tolist()))
+        truncated = bool(over and info.get("episode_limit", False))
+        won = bool(info.get(self._goal(info), False))
+        return self._view(), Outcome(np.float32(reward), bool(over) and not truncated, truncated, won)
+
+    def _answer(self, answer: Any) -> tuple[float, bool, dict[str, Any]]:
+        """(reward, terminated, info), also from EPyMARL's five: (obs, reward, terminated, truncated, info)."""
+        if len(answer) == 5:
+            _, reward, terminated, truncated, info = answer
+            over, limit = bool(terminated or truncated), bool(truncated) and not terminated
+            return float(np.sum(reward)), over, {"episode_limit": limit, **info}
+        reward, over, info = answer
+        return float(np.sum(reward)), bool(over), info
+
+    def _goal(self, info: dict[str, Any]) -> str:
+        if self.won_key is None:
+            known = [name for name in GOALS if name in info]
+            return known[0] if known else ""
+        if self.won_key and self.won_key not in info:
+            raise EnvError(
+                f"The info of {self.target} has no '{self.won_key}'. {did_you_mean(self.won_key, info)} "
+                'Without a goal, say "won_key": "" in --env-args.'
+            )
+        return self.won_key
+
+    def _view(self) -> View:
+        obs = np.asarray(self.env.get_obs(), np.float32).reshape(self.spec.n_agents, -1)
+        state = np.asarray(self.env.get_state(), np.float32).reshape(-1)
+        return View(obs, state, np.asarray(self.env.get_avail_actions()) > 0)
+
+    def close(self) -> None:
+        _close(self.env)
+
+
+def _close(env: Any) -> None:
+    if callable(getattr(env, "close", None)):
+        env.close()
+
+
+def _import(target: str) -> Callable[..., Any]:
+    module, _, name = target.partition(":")
+    if not name:
+        raise EnvError(f"'pymarl:{target}' names no class: write pymarl:module.path:Class.")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise EnvError(
+            f"'pymarl:{target}' cannot be imported: {error}. Install the package that holds '{module}'."
+        ) from error
+    if not callable(found):
+        known = [word for word in vars(importlib.import_module(module)) if not word.startswith("_")]
+        raise EnvError(f"Module '{module}' has no '{name}'. {did_you_mean(name, known)}")
+    return found
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _version(target: str) -> str:
+    """The installed version of the package that holds the class."""
+    from importlib.metadata import packages_distributions, version
+
+    root = target.partition(":")[0].partition(".")[0]
+    names = packages_distributions().get(root, [])
+    return version(names[0]) if names else "unknown"

@@ -1,0 +1,37 @@
+"""Who plays: compiled copies of a JAX environment, or worker processes for a Python one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from emu.config import Config
+from emu.envs.base import Env, HostEnv
+from emu.evaluate import Evaluator
+from emu.host import Host, HostEvaluator, HostRollout
+from emu.learners.base import Learner
+from emu.rollout import Rollout
+from emu.runtime import Devices
+
+
+def build_players(
+    env: Env | HostEnv, learner: Learner, config: Config, devices: Devices, warn: Callable[[str], None]
+) -> tuple[Rollout | HostRollout, Evaluator | HostEvaluator]:
+    """What collects and what tests in a run. Worker processes start when they are first needed."""
+    copies, tests = config.rollout.envs, config.eval.episodes
+    if isinstance(env, HostEnv):
+        host = Host(env, learner, devices, config.rollout, copies, min(copies, tests), warn)
+        return HostRollout(host, config.rollout.chunk, devices), HostEvaluator(host, tests)
+    return Rollout(env, learner, copies, config.rollout.chunk, devices), Evaluator(env, learner, tests, devices)
+
+
+def evaluate_team(team: Any, episodes: int, seed: int, number: int) -> Any:
+    """Greedy episodes of a trained team (`emu.team.Team`)."""
+    if not isinstance(team.env, HostEnv):
+        return Evaluator(team.env, team.learner, episodes, team.devices).test(team.policy, seed, number)
+    rollout = team.config.rollout
+    host = Host(team.env, team.learner, team.devices, rollout, 0, min(rollout.envs, episodes))
+    try:
+        return HostEvaluator(host, episodes).test(team.policy, seed, number)
+    finally:
+        host.close()
