@@ -2,6 +2,7 @@
 
     python benchmarks/train_speed.py                         # every row
     python benchmarks/train_speed.py --rows gridworld/qmix   # some
+    python benchmarks/train_speed.py --ratio                 # EMU's time per update over QPLEX's, 500,000 memories
 
 A row trains for a while, throws the first part away (compilation, filling of the replay), and prints environment steps
 a second with one update of 32 episodes per episode, and the share of each part. Rollout alone is measured with 64
@@ -17,10 +18,12 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -72,13 +75,15 @@ envs.register("sized", Sized, "benchmark stand-in with the sizes of 3s_vs_5z")
 
 
 def measure_training(
-    algo: str, env: str, warm_up: float, seconds: float, overrides: dict[str, Any]
+    algo: str, env: str, warm_up: float, seconds: float, overrides: dict[str, Any], memories: int = 0
 ) -> dict[str, float]:
-    """Steps and updates a second, and the seconds of each part, after the warm-up."""
+    """Steps and updates a second and the seconds of each part after the warm-up; the memory starts with `memories`."""
     config = preset(algo, env, **{"steps": 10**9, "tensorboard": False, "eval.interval": 10_000, **overrides})
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, Path(folder), Progress(quiet=True))
         trainer.open_writer()
+        if memories:
+            fill_memory(trainer, memories)
         _loop(trainer, warm_up, at_least_updates=3 * config.learner.updates_per_call)
         before, step, updates = dict(trainer.seconds), trainer.counters.step, trainer.counters.updates
         started = time.perf_counter()
@@ -90,6 +95,44 @@ def measure_training(
             "updates/s": (trainer.counters.updates - updates) / spent,
             **{name: part / spent for name, part in parts.items()},
         }
+
+
+def fill_memory(trainer: Trainer, entries: int) -> None:
+    """Episodes of random states, until the memory holds about so many; every state is new to it."""
+    assert trainer.keeper is not None
+    memory, spec, rng = trainer.keeper.memory, trainer.env.spec, np.random.default_rng(0)
+    steps = spec.episode_limit
+    while len(memory) < entries:
+        states = rng.normal(size=(16, steps + 1, spec.state_dim)).astype(np.float32)
+        rewards = rng.random((16, steps)).astype(np.float32)
+        memory.update(
+            [SimpleNamespace(state=s, reward=r, won=np.bool_(False)) for s, r in zip(states, rewards, strict=True)]
+        )
+
+
+def measure_ratio(args: Args, out: Console) -> None:
+    """EMU against QPLEX per update on `sized`, in turns, so that the machine's moods meet both."""
+    rows = {
+        "qplex": ("qplex", {}, 0),
+        "emu_qplex, t_emb 10K": ("emu_qplex", {"memory.embedder.interval": 10_000}, args.memories),
+        "emu_qplex, t_emb 1K": ("emu_qplex", {"memory.embedder.interval": 1_000}, args.memories),
+        "emu_qplex without curiosity, t_emb 10K": (
+            "emu_qplex",
+            {"memory.embedder.interval": 10_000, "curiosity.scale": 0.0},
+            args.memories,
+        ),
+    }
+    times: dict[str, list[float]] = {name: [] for name in rows}
+    for _ in range(args.repeats):
+        for name, (algo, overrides, memories) in rows.items():
+            settings = {"devices": args.devices, **overrides}
+            run = measure_training(algo, "sized", args.warm_up, args.seconds, settings, memories)
+            times[name].append(1e3 / run["updates/s"])
+            out.print(f"{name}: {times[name][-1]:.1f} ms per update, {run['steps/s']:,.0f} steps/s", highlight=False)
+    for name in list(rows)[1:]:
+        ratios = [mine / base for mine, base in zip(times[name], times["qplex"], strict=True)]
+        listed = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        out.print(f"{name} over qplex: {statistics.median(ratios):.2f} (all: {listed})", highlight=False)
 
 
 def _loop(trainer: Trainer, seconds: float, at_least_updates: int = 0) -> None:
@@ -129,11 +172,17 @@ class Args:
     warm_up: float = 10.0  # seconds thrown away first
     repeats: int = 1  # runs of each row; the median is printed
     devices: int = 0
+    ratio: bool = False  # only EMU's time per update over QPLEX's on `sized`
+    memories: int = 500_000  # entries EMU's memory starts with in --ratio
 
 
 def main(args: Args) -> None:
     configure_cpu_devices(args.devices)
     out = Console(width=150)
+    if args.ratio:
+        measure_ratio(args, out)
+        out.print(where_and_load(), highlight=False)
+        return
     rows = args.rows or [f"{env}/{algo}" for env in ("gridworld", "sized") for algo in ALGORITHMS]
     parts = ("rollout", "memory", "sampling", "learner", "evaluation")
     title = "training, one update of 32 episodes per episode"
@@ -149,9 +198,12 @@ def main(args: Args) -> None:
         out.print(f"{row}: {figure['steps/s']:,.0f} steps/s", highlight=False)
     out.print(table)
     out.print(f"rollout alone, gridworld, 64 copies: {measure_rollout('gridworld'):,.0f} steps/s", highlight=False)
+    out.print(where_and_load(), highlight=False)
+
+
+def where_and_load() -> str:
     load = "/".join(f"{x:.1f}" for x in os.getloadavg())
-    where = f"{len(jax.devices())} x {jax.devices()[0].platform}, {os.cpu_count()} cores"
-    out.print(f"{where}, load average {load}", highlight=False)
+    return f"{len(jax.devices())} x {jax.devices()[0].platform}, {os.cpu_count()} cores, load average {load}"
 
 
 if __name__ == "__main__":
