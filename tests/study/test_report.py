@@ -237,10 +237,12 @@ def test_a_snapshot_arrives_with_its_values_and_drawings(study):
 
 def test_a_small_budget_takes_fewer_snapshots_and_memories(study):
     told = read_told(study)
-    for budget, shots, rows in ((memories.BUDGET, 3, 60), (180_000, 3, 60), (20_000, 1, 50)):
-        runs = memories_payload(told, "pca", False, no_warning, budget)["runs"]
-        assert [[s["count"] for s in r["snapshots"]] for r in runs] == [[rows] * shots] * 4
-        assert [r["snapshots"][-1]["step"] for r in runs] == [90_000] * 4
+    # a row takes 27 + 2 * 4 bytes on the grid, 27 + 6 * 4 in the battle; 3 * (100 + 150) * (35 + 51) * 4/3 = 86,000
+    for budget, seeds, shots, rows in ((memories.BUDGET, 2, 3, 60), (90_000, 1, 3, 60), (20_000, 1, 1, 50)):
+        payload = memories_payload(told, "pca", False, no_warning, budget)
+        assert [[s["count"] for s in r["snapshots"]] for r in payload["runs"]] == [[rows] * shots] * 2 * seeds
+        assert [r["snapshots"][-1]["step"] for r in payload["runs"]] == [90_000] * 2 * seeds
+        assert payload["left_out"] == 4 - 2 * seeds
 
 
 def test_every_curve_shows_one_seed_before_any_shows_two(study, monkeypatch):
@@ -317,7 +319,7 @@ def test_many_long_runs_stay_within_the_limit(tmp_path):
     payload = curves_payload(many)
     assert len(as_script(payload)) <= curves.BUDGET * 1.02
     assert len(payload["runs"]) == 400 and "test_win_rate" in payload["metrics"]
-    assert curves.BUDGET + memories.BUDGET < 0.9 * LIMIT
+    assert curves.BUDGET + memories.BUDGET <= 0.9 * LIMIT
 
 
 def test_every_script_of_the_template_is_used():

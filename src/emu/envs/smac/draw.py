@@ -232,6 +232,7 @@ def _scene(r: Roster) -> dict[str, Any]:
         "width": x1 - x0,
         "height": y1 - y0,
         "background": _hex(BACKGROUND),
+        "closest": 14,
         "shapes": edges + grounds,
         "figures": [_figure(r, i) for i in range(r.n)],
     }

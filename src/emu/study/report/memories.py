@@ -20,10 +20,12 @@ from emu.study.report.curves import Told
 from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
 
 Projection = Literal["pca", "tsne"]
-BUDGET = 11_000_000  # characters for all snapshots
+BUDGET = 12_000_000  # characters for all snapshots
 RUNS = 24  # explored at most
+PLACES = 150  # of an episode at most
 SIZES = ((16, 2_000), (12, 1_500), (10, 1_000), (8, 700), (6, 500), (5, 300), (4, 200), (3, 100), (1, 50))
-ROW_BYTES = 25  # of a memory without its drawing: place 4, key 8, return 2, desirable 1, visits 8, time 2
+TSNE_FROM = 3  # where SIZES are small enough for t-SNE to take a minute and not ten
+ROW_BYTES = 27  # of a memory without its drawing: place 4, key 8, return 4, desirable 1, visits 8, time 2
 Warn = Callable[[str], None]
 
 
@@ -38,8 +40,11 @@ def memories_payload(
         raise EmuError("--projection tsne needs openTSNE: pip install openTSNE, or use --projection pca.")
     found = [(t, paths) for t in told if t.run.config.memory.use != "none" and (paths := _paths(t, take, warn))]
     chosen = _one_seed_of_each_first(found)[:RUNS]
-    cost = [_row_bytes(t, paths) for t, paths in chosen]
-    shots, rows = _fitting([len(paths) for _, paths in chosen], cost, budget)
+    firsts = len({(t.panel, t.run.label) for t, _ in chosen})
+    cost = [_row_bytes(t) for t, _ in chosen]
+    sizes = SIZES if projection == "pca" else SIZES[TSNE_FROM:]
+    count, shots, rows = _fitting([len(paths) for _, paths in chosen], cost, firsts, budget, sizes)
+    chosen = chosen[:count]
     runs = [run for t, paths in chosen if (run := _run(t, _evenly(paths, shots), rows, projection, warn))]
     return {"runs": runs, "left_out": len(found) - len(chosen)}
 
@@ -66,19 +71,25 @@ def _one_seed_of_each_first(found: list[tuple[Told, list[Path]]]) -> list[tuple[
     return [item for _, item in sorted(zip(turns, found, strict=True), key=lambda pair: pair[0])]
 
 
-def _row_bytes(t: Told, paths: list[Path]) -> float:
+def _row_bytes(t: Told) -> float:
     """Of a memory, drawing included; the environment alone tells how many figures there are."""
     scene = _sketch(t, np.zeros((1, 0), np.float16), lambda _: None)
     return ROW_BYTES + (4 * scene.figures.shape[1] if scene else 0)
 
 
-def _fitting(counts: list[int], row_bytes: list[float], budget: int) -> tuple[int, int]:
-    """Snapshots a run and memories a snapshot: the first choice within the budget, the smallest if none is."""
-    for shots, rows in SIZES:
-        each = [min(count, shots) * (rows + 150) * cost for count, cost in zip(counts, row_bytes, strict=True)]
-        if sum(each) * TEXT_PER_BYTE <= budget:
-            return shots, rows
-    return SIZES[-1]
+def _fitting(
+    shots: list[int], row_bytes: list[float], firsts: int, budget: int, sizes: Sequence[tuple[int, int]]
+) -> tuple[int, int, int]:
+    """Runs, snapshots a run and memories a snapshot: the first choice within the budget, the smallest if none is.
+
+    Second seeds of a curve go before its snapshots become poorer.
+    """
+    for most, rows in sizes:
+        each = [min(n, most) * (rows + PLACES) * cost * TEXT_PER_BYTE for n, cost in zip(shots, row_bytes, strict=True)]
+        for runs in (len(each), firsts):
+            if sum(each[:runs]) <= budget:
+                return runs, most, rows
+    return firsts, *sizes[-1]
 
 
 def _evenly(items: list[Any], count: int) -> list[Any]:
@@ -116,7 +127,7 @@ def _run(t: Told, paths: list[Path], rows: int, projection: Projection, warn: Wa
 
 def _smaller(shot: Snapshot, rows: int) -> Snapshot:
     kept = np.unique(np.linspace(0, len(shot.memories.key) - 1, min(rows, len(shot.memories.key))).round().astype(int))
-    shown = _evenly(list(range(len(shot.episode.key))), 150)
+    shown = _evenly(list(range(len(shot.episode.key))), PLACES)
     memories = Memories(*(column[kept] for column in shot.memories))
     return shot._replace(memories=memories, episode=Trail(*(column[shown] for column in shot.episode)))
 
@@ -127,7 +138,7 @@ def _shot(shot: Snapshot, places: dict[str, Any], drawn: Any, path_drawn: Any) -
     record["memories"] = {
         "places": {name: quantised(flat) for name, (flat, _) in places.items()},
         "key": quantised(m.key),
-        "best_return": quantised(m.best_return),
+        "best_return": packed(m.best_return),
         "desirable": packed(m.desirable.astype(np.uint8)),
         "visits": packed(m.visits.astype(np.uint32)),
         "desirable_visits": packed(m.desirable_visits.astype(np.uint32)),
@@ -139,8 +150,8 @@ def _shot(shot: Snapshot, places: dict[str, Any], drawn: Any, path_drawn: Any) -
         "won": shot.won,
         "places": {name: quantised(flat) for name, (_, flat) in places.items()},
         "key": quantised(e.key),
-        "best_return": quantised(e.best_return),
-        "total": quantised(e.total),
+        "best_return": packed(e.best_return),
+        "total": packed(e.total),
         "desirable": packed(e.desirable.astype(np.uint8)),
         "found": packed(e.found.astype(np.uint8)),
         "time": packed(e.time.clip(0, 65_535).astype(np.uint16)),
@@ -181,7 +192,7 @@ def _tsne(keys: np.ndarray) -> np.ndarray:
     from openTSNE import TSNE  # type: ignore[import-not-found]
 
     perplexity = min(30, max(2, (len(keys) - 1) // 3))
-    return np.asarray(TSNE(perplexity=perplexity, n_jobs=1, random_state=0, negative_gradient_method="fft").fit(keys))
+    return np.asarray(TSNE(perplexity=perplexity, n_jobs=1, random_state=0, n_iter=300).fit(keys))
 
 
 # The drawings
@@ -194,9 +205,10 @@ def _sketch(t: Told, states: np.ndarray, warn: Warn) -> Sketch | None:
     except EmuError as error:
         warn(f"States of {t.run.env} are not drawn: {error}")
         return None
+    width = env.spec.state_dim
     if not isinstance(env, Sketchable):
         return None
-    return env.sketch(states if states.shape[1] else np.zeros((1, env.spec.state_dim), np.float16))
+    return env.sketch(states if states.shape[1] else np.zeros((1, width), np.float16))
 
 
 def _drawings(t: Told, snapshots: list[Snapshot], warn: Warn) -> tuple[dict[str, Any] | None, list[tuple[Any, Any]]]:

@@ -45,7 +45,8 @@ def summary_html(told: Sequence[Told]) -> str:
     parts = [_environment(panel, [run for run in runs if run.env == panel]) for panel in panels]
     if len(panels) > 1:
         parts.insert(0, _over_all(runs))
-    fewest = min((len({t.run.seed for t in tested if t.panel == p}) for p in panels), default=FEW_SEEDS)
+    curves = {(run.env, run.label) for run in runs}
+    fewest = min((sum((r.env, r.label) == curve for r in runs) for curve in curves), default=FEW_SEEDS)
     if fewest < FEW_SEEDS:
         parts.append('<p class="note">With fewer than five seeds, intervals over seeds are too narrow.</p>')
     untested = len(told) - len(tested)

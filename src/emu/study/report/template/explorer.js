@@ -1,5 +1,7 @@
 // The memory explorer: which run, which moment of its training, which memories, in which colours; one of them chosen.
 
+const NOTCHES = 200; // of the sliders over returns
+
 class Explorer {
   constructor() {
     this.scatter = new Scatter(byId("scatter"), (chosen) => this.choose(chosen));
@@ -65,17 +67,15 @@ class Explorer {
   }
 
   setFilters() {
-    const { best_return: returns, time } = this.limits;
-    const step = (returns.high - returns.low) / 200 || 1;
-    for (const id of ["filter-low", "filter-high"]) Object.assign(byId(id), { min: returns.low, max: returns.high, step });
-    Object.assign(byId("filter-time"), { max: time.high, step: 1 });
+    for (const id of ["filter-low", "filter-high"]) Object.assign(byId(id), { min: 0, max: NOTCHES, step: 1 });
+    Object.assign(byId("filter-time"), { max: this.limits.time.high, step: 1 });
     this.resetFilters(false);
   }
 
   resetFilters(show = true) {
     byId("filter-desirable").value = "all";
-    byId("filter-low").value = this.limits.best_return.low;
-    byId("filter-high").value = this.limits.best_return.high;
+    byId("filter-low").value = 0;
+    byId("filter-high").value = NOTCHES;
     byId("filter-visits").value = 1;
     byId("filter-time").value = this.limits.time.high;
     if (show) this.show();
@@ -85,15 +85,22 @@ class Explorer {
   passes() {
     const { memories } = this.shot;
     const [returns, wanted, visits, time] = ["best_return", "desirable", "visits", "time"].map((n) => unpack(memories[n]));
-    const [low, high, fewest, latest] = ["low", "high", "visits", "time"].map((n) => Number(byId(`filter-${n}`).value));
-    const slack = ((this.limits.best_return.high - this.limits.best_return.low) / 200) * 0.51; // a slider stops at steps
+    const [low, high] = [this.notch("filter-low"), this.notch("filter-high")];
+    const [fewest, latest] = ["visits", "time"].map((name) => Number(byId(`filter-${name}`).value));
     const kind = byId("filter-desirable").value;
     byId("filter-low-text").textContent = number(low);
     byId("filter-high-text").textContent = number(high);
     byId("filter-time-text").textContent = latest;
     return (i) =>
-      returns[i] >= low - slack && returns[i] <= high + slack && visits[i] >= fewest && time[i] <= latest &&
+      returns[i] >= low && returns[i] <= high && visits[i] >= fewest && time[i] <= latest &&
       (kind === "all" || (kind === "yes") === Boolean(wanted[i]));
+  }
+
+  // The return that a slider stands for; at its ends exactly the lowest and the highest.
+  notch(id) {
+    const { low, high } = this.limits.best_return;
+    const at = Number(byId(id).value);
+    return at === NOTCHES ? high : low + ((high - low) * at) / NOTCHES;
   }
 
   openShot() {

@@ -3,17 +3,33 @@
 function drawSketch(canvas, scene, bytes, index) {
   canvas.style.aspectRatio = `${scene.width} / ${scene.height}`;
   const { pen, width } = sharp(canvas);
-  const unit = width / scene.width;
-  pen.scale(unit, unit);
-  pen.fillStyle = scene.background;
-  pen.fillRect(0, 0, scene.width, scene.height);
-  scene.shapes.forEach((shape) => drawShape(pen, shape));
   const size = [scene.width, scene.height, 1, 1];
-  scene.figures.forEach((figure, i) => {
-    const start = (index * scene.figures.length + i) * 4;
-    const [x, y, life, shield] = size.map((scale, k) => (bytes[start + k] / 255) * scale);
-    if (life > 0) drawFigure(pen, figure, x, y, life, shield);
-  });
+  const living = scene.figures
+    .map((figure, i) => {
+      const start = (index * scene.figures.length + i) * 4;
+      const [x, y, life, shield] = size.map((scale, k) => (bytes[start + k] / 255) * scale);
+      return { figure, x, y, life, shield };
+    })
+    .filter(({ life }) => life > 0);
+  const view = viewOf(scene, living);
+  pen.scale(width / view.width, width / view.width);
+  pen.translate(-view.x, -view.y);
+  pen.fillStyle = scene.background;
+  pen.fillRect(view.x, view.y, view.width, view.width);
+  scene.shapes.forEach((shape) => drawShape(pen, shape));
+  for (const { figure, x, y, life, shield } of living) drawFigure(pen, figure, x, y, life, shield);
+}
+
+// The part of the scene to show: where the figures are if it has a `closest` width to go to, else all of it.
+function viewOf(scene, living) {
+  if (!scene.closest || !living.length) return { x: 0, y: 0, width: scene.width };
+  const [xs, ys] = [living.map((f) => f.x), living.map((f) => f.y)];
+  const ends = (list) => [Math.min(...list) - 1.5, Math.max(...list) + 1.5];
+  const [[left, right], [top, bottom]] = [ends(xs), ends(ys)];
+  const shape = scene.height / scene.width;
+  const width = Math.min(scene.width, Math.max(scene.closest, right - left, (bottom - top) / shape));
+  const within = (middle, length, end) => Math.min(Math.max(middle - length / 2, 0), end - length);
+  return { x: within((left + right) / 2, width, scene.width), y: within((top + bottom) / 2, width * shape, scene.height), width };
 }
 
 function drawShape(pen, shape) {
