@@ -135,9 +135,9 @@ class HostState(NamedTuple):
 
     key: Array  # (2,) uint32
     episodes: Array  # (E,) int32: episodes begun by each copy; the next seed depends on it
-    tick: Array  # () int32: how often actions were found
-    dropped: Array  # () int32: episodes lost to failing workers
-    failures: Array  # () int32: of workers
+    tick: Array  # (1,) int32: how often actions were found
+    dropped: Array  # (1,) int32: episodes lost to failing workers
+    failures: Array  # (1,) int32: of workers
 
 
 class HostRollout(SlotStream):
@@ -153,7 +153,7 @@ class HostRollout(SlotStream):
 
     def init(self, key: Array) -> HostState:
         self.load({})
-        zero = np.int32(0)
+        zero = np.zeros(1, np.int32)
         return HostState(np.asarray(key, np.uint32), np.zeros(self.copies, np.int32), zero, zero, zero)
 
     def collect(self, policy: PyTree, state: HostState, epsilon: float) -> tuple[HostState, list[Episode], int]:
@@ -167,7 +167,7 @@ class HostRollout(SlotStream):
         for row in range(self.chunk):
             for part in self.parts:
                 self._round(part, policy, epsilon, slots, void, row)
-        self.book.failures[...] += self.host.pool.failures - failures
+        self.book.failures[0] += self.host.pool.failures - failures
         self.latest = self.book
         return self.book, self._cut(slots, void), int((~slots.last & ~void).sum())
 
@@ -202,13 +202,13 @@ class HostRollout(SlotStream):
     def _round(self, part: Part, policy: PyTree, epsilon: float, slots: Slot, void: np.ndarray, row: int) -> None:
         group, fine = part.group, part.group.hear()
         stepped = fine & (group.orders == STEP)
-        self.book.dropped[...] += int((~fine & (group.orders == STEP)).sum())
+        self.book.dropped[0] += int((~fine & (group.orders == STEP)).sum())
         over = part.write(slots, void, row, fine, stepped)
         for worker, rows in group.rows:
             if over[rows].any():
                 self.host.pool.praise(worker)
-        action = group.act(policy, group.orders != STEP, epsilon, self.book.key, int(self.book.tick))
-        self.book.tick[...] += 1
+        action = group.act(policy, group.orders != STEP, epsilon, self.book.key, int(self.book.tick[0]))
+        self.book.tick[0] += 1
         part.keep(action, over, ~fine)
         orders = np.full(len(group.places), STEP, np.int64)
         anew = over | ~fine
@@ -225,8 +225,8 @@ class HostRollout(SlotStream):
         """What went wrong so far, for the training rows."""
         book = self.latest
         return {
-            "worker_failures": int(book.failures) if book else 0,
-            "dropped_episodes": int(book.dropped) if book else 0,
+            "worker_failures": int(book.failures[0]) if book else 0,
+            "dropped_episodes": int(book.dropped[0]) if book else 0,
         }
 
     def save(self) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from emu.envs.base import EnvSpec, HostEnv, View
+from emu.envs.host.pymarl import package_version
 from emu.errors import EnvError
 from emu.types import Outcome
 
@@ -46,7 +47,7 @@ class PettingZooEnv(HostEnv):
         obs_dim = max(self.sizes)
         self.spec = EnvSpec(
             name=f"pettingzoo:{target}",
-            version=_version(target),
+            version=package_version(target),
             n_agents=len(self.agents),
             n_actions=max(self.actions),
             obs_dim=obs_dim,
@@ -156,9 +157,3 @@ def _flat_size(space: Any, target: str) -> int:
     if getattr(space, "shape", None) is None or not np.issubdtype(space.dtype, np.number):
         raise EnvError(f"{target} shows {space}; EMU needs arrays of numbers. Flatten it with a wrapper.")
     return int(np.prod(space.shape, dtype=int))
-
-
-def _version(target: str) -> str:
-    from emu.envs.host.pymarl import _version as package_version
-
-    return package_version(target)

@@ -8,9 +8,11 @@ runners; `battle_won` in the info is the goal, where an environment reports it.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.metadata
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,7 +70,7 @@ class PyMarlEnv(HostEnv):
         unit_dim = int(info.get("unit_dim") or obs_dim)
         return EnvSpec(
             name=f"pymarl:{self.target}",
-            version=_version(self.target),
+            version=package_version(self.target),
             n_agents=n_agents,
             n_actions=n_actions,
             obs_dim=obs_dim,
@@ -154,10 +156,12 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
         return False
 
 
-def _version(target: str) -> str:
-    """The installed version of the package that holds the class."""
-    from importlib.metadata import packages_distributions, version
+def package_version(target: str) -> str:
+    """The installed version of the package that holds "module.path:name"."""
+    names = _distributions().get(target.partition(":")[0].partition(".")[0], [])
+    return importlib.metadata.version(names[0]) if names else "unknown"
 
-    root = target.partition(":")[0].partition(".")[0]
-    names = packages_distributions().get(root, [])
-    return version(names[0]) if names else "unknown"
+
+@functools.cache
+def _distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()  # reads the records of everything installed

@@ -1,0 +1,80 @@
+"""Worker processes: steps a second with 1, 2, 4 and 8 of them, and what the framework costs per environment step.
+
+    python benchmarks/workers.py [--env NAME] [--env-args JSON] [--work MICROSECONDS] [--seconds S]
+
+Without --env it plays a cheap environment that computes for --work microseconds a step. "alone" is that environment
+in a plain loop in this process. The overhead is what a step costs beyond that: the processor time of this process
+(asking, answering, acting and slots), divided by the steps, which does not depend on how many cores are free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+import jax
+import numpy as np
+
+from emu import envs
+from emu.config import RolloutConfig
+from emu.envs import HostEnv
+from emu.host import Host, HostRollout
+from emu.presets import preset
+from emu.runtime import Devices, configure_cpu_devices
+
+
+def alone(env: HostEnv, seconds: float) -> float:
+    """Steps a second of random play in a plain loop."""
+    rng, view, steps = np.random.default_rng(0), env.reset(0), 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        action = np.array([rng.choice(np.flatnonzero(row)) for row in view.avail], np.int32)
+        view, outcome = env.step(action)
+        steps += 1
+        if outcome.terminated or outcome.truncated:
+            view = env.reset(steps)
+    return steps / (time.perf_counter() - started)
+
+
+def with_workers(env: HostEnv, workers: int, copies: int, seconds: float) -> dict[str, float]:
+    from emu.algorithms import build_learner
+
+    devices = Devices.of()
+    learner = build_learner(preset("vdn", "gridworld"), env.spec, devices)
+    host = Host(env, learner, devices, RolloutConfig(workers=workers), copies, 1)
+    rollout = HostRollout(host, 16, devices)
+    policy, state = learner.policy(learner.init(jax.random.PRNGKey(0))), rollout.init(jax.random.PRNGKey(1))
+    try:
+        for _ in range(3):
+            state = rollout.collect(policy, state, 0.5)[0]
+        started, processor, steps = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - started < seconds:
+            state, _, taken = rollout.collect(policy, state, 0.5)
+            steps += taken
+        wall, processor = time.perf_counter() - started, time.process_time() - processor
+    finally:
+        rollout.close()
+    return {"steps_per_second": steps / wall, "overhead_ms": 1000 * processor / steps}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="cheap_env:Cheap")
+    parser.add_argument("--env-args", type=json.loads, default={})
+    parser.add_argument("--work", type=float, default=100.0)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--copies", type=int, default=1, help="copies of the environment in every worker")
+    options = parser.parse_args()
+    configure_cpu_devices()
+    args = {"work": options.work} if options.env.endswith(":Cheap") else options.env_args
+    env = envs.make(options.env, **args)
+    print(f"{options.env}: alone {alone(env, options.seconds):,.0f} steps/s")
+    print(f"{'workers':>8} {'steps/s':>10} {'overhead ms/step':>18}")
+    for workers in (1, 2, 4, 8):
+        row = with_workers(env, workers, workers * options.copies, options.seconds)
+        print(f"{workers:>8} {row['steps_per_second']:>10,.0f} {row['overhead_ms']:>18.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

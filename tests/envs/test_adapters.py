@@ -1,0 +1,284 @@
+"""Other people's environments: what each adapter makes of them, and what it says when it cannot."""
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from emu import envs
+from emu.cli import main
+from emu.envs.checker import check_env
+from emu.errors import EnvError
+from host_envs import HostCounting, Trouble
+
+needs_zoo = pytest.mark.skipif(importlib.util.find_spec("mpe2") is None, reason="mpe2 is not installed")
+needs_gym = pytest.mark.skipif(importlib.util.find_spec("gymnasium") is None, reason="gymnasium is not installed")
+
+
+def refusal(name, **args):
+    with pytest.raises(EnvError) as error:
+        envs.make(name, **args)
+    return str(error.value)
+
+
+# PyMARL
+
+
+def test_a_pymarl_environment_keeps_its_sizes_and_its_contract():
+    env = envs.make("pymarl:host_envs:TwoPaths")
+    s = env.spec
+    assert (s.n_agents, s.n_actions, s.obs_dim, s.state_dim, s.episode_limit) == (2, 3, 2, 3, 6)
+    assert s.unit_dim == 1 and s.has_goal  # two agents' two observed numbers do not fit into a state of three
+    check_env(env)
+
+
+def test_pymarl_endings_by_goal_and_by_clock():
+    env = envs.make("pymarl:host_envs:TwoPaths", seed=1, start=1)
+    view = env.reset(0)
+    np.testing.assert_array_equal(view.avail[0], [False, True, True])
+    outcomes = []
+    while not outcomes or not (outcomes[-1].terminated or outcomes[-1].truncated):
+        view, outcome = env.step(np.where(view.avail[:, 1], 1, 0))  # right until there
+        outcomes.append(outcome)
+    assert outcomes[-1].terminated and outcomes[-1].won and outcomes[-1].reward == 1.0
+
+    view, outcomes = env.reset(0), []
+    for time in range(6):
+        view, outcome = env.step(np.array([1 + time % 2, 1 if view.avail[1, 1] else 0]))  # the first goes to and fro
+        outcomes.append((bool(outcome.terminated), bool(outcome.truncated)))
+    assert outcomes == [(False, False)] * 5 + [(False, True)]
+    np.testing.assert_array_equal(view.state, [1, 3, 6])
+
+
+def test_a_pymarl_environment_is_seeded_through_its_constructor_once():
+    def starts(seed):
+        env = envs.make("pymarl:host_envs:TwoPaths")
+        return [env.reset(seed + number).state[1] for number in range(12)]
+
+    assert starts(5) == starts(5)
+    assert len({tuple(starts(seed)) for seed in range(4)}) > 1
+
+
+def test_pymarl_says_what_is_missing():
+    message = refusal("pymarl:host_envs:NoMethods")
+    for name in ("get_obs", "get_state", "get_avail_actions", "get_env_info"):
+        assert f"`{name}`" in message
+    assert "Did you mean 'TwoPaths'" in refusal("pymarl:host_envs:TwoPath")
+    assert "Install the package that holds 'smac_is_not_here.env'" in refusal("pymarl:smac_is_not_here.env:Env")
+    assert "write pymarl:module.path:Class" in refusal("pymarl:smac")
+    assert "cannot be made from {'map': 1}" in refusal("pymarl:host_envs:TwoPaths", map=1)
+
+
+def test_a_goal_that_is_not_reported_is_asked_for():
+    env = envs.make("pymarl:host_envs:TwoPaths", won_key="battle_one")
+    env.reset(0)
+    with pytest.raises(EnvError, match="Did you mean 'battle_won'"):
+        env.step(np.array([1, 1]))
+    assert not envs.make("pymarl:host_envs:TwoPaths", won_key="").spec.has_goal
+
+
+def test_our_own_battles_through_the_pymarl_interface():
+    env = envs.make("pymarl:emu.envs.smac.pymarl:StarCraft2Env", map_name="3m")
+    ours = envs.make("smac/3m").spec
+    for field in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit", "unit_dim"):
+        assert getattr(env.spec, field) == getattr(ours, field)
+    check_env(env, episodes=1)
+
+
+# PettingZoo
+
+
+@needs_zoo
+def test_simple_spread_keeps_its_contract():
+    env = envs.make("pettingzoo:mpe2.simple_spread_v3", max_cycles=9)
+    s = env.spec
+    assert (s.n_agents, s.n_actions, s.obs_dim, s.state_dim, s.episode_limit) == (3, 5, 18, 54, 9)
+    check_env(env, episodes=2)
+
+
+@needs_zoo
+def test_the_clock_of_simple_spread_is_a_truncation_with_all_actions_left():
+    env = envs.make("pettingzoo:mpe2.simple_spread_v3", max_cycles=2)
+    env.reset(1)
+    env.step(np.zeros(3, np.int32))
+    view, outcome = env.step(np.zeros(3, np.int32))
+    assert outcome.truncated and not outcome.terminated
+    assert view.avail.all() and np.abs(view.obs).sum(1).all()
+
+
+@needs_zoo
+def test_the_teams_reward_is_the_sum_or_the_mean():
+    rewards = []
+    for how in ("sum", "mean"):
+        env = envs.make("pettingzoo:mpe2.simple_spread_v3", max_cycles=5, team_reward=how)
+        env.reset(1)
+        rewards.append(float(env.step(np.zeros(3, np.int32))[1].reward))
+    assert rewards[0] == pytest.approx(3 * rewards[1], rel=1e-5)
+
+
+def leaving_game(**spaces):
+    """A parallel environment: "a" sees two numbers, has three actions; "b" sees one, has two, leaves after a step."""
+    from gymnasium.spaces import Box, Dict, Discrete
+    from pettingzoo import ParallelEnv
+
+    class Leaving(ParallelEnv):
+        metadata = {"name": "leaving"}  # noqa: RUF012
+        possible_agents = ["a", "b"]  # noqa: RUF012
+        max_cycles = 4
+
+        def observation_space(self, agent):
+            box = Box(-9, 9, (2,) if agent == "a" else (1,), np.float32)
+            return Dict({"observation": box, "action_mask": Box(0, 1, (3,), np.int8)}) if agent == "a" else box
+
+        def action_space(self, agent):
+            return spaces.get(agent, Discrete(3 if agent == "a" else 2))
+
+        def reset(self, seed=None, options=None):
+            self.agents, self.time, self.heard = ["a", "b"], 0, []
+            return self.look(), {agent: {} for agent in self.agents}
+
+        def look(self):
+            seen = {"a": {"observation": np.array([self.time, 7.0]), "action_mask": np.array([1, 0, 1])}}
+            return seen | {"b": np.array([5.0])} if "b" in self.agents else seen
+
+        def step(self, actions):
+            self.heard.append(actions)
+            self.time += 1
+            acting, self.agents = self.agents, ["a"] if self.time < 3 else []
+            ends = {agent: agent not in self.agents for agent in acting}
+            seen = self.look()
+            return seen, dict.fromkeys(acting, 1.0), ends, dict.fromkeys(acting, False), {a: {} for a in acting}
+
+    return Leaving
+
+
+@pytest.fixture
+def leaving(monkeypatch):
+    module = ModuleType("leaving_game")
+    module.parallel_env = leaving_game()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "leaving_game", module)
+    return module
+
+
+@needs_zoo
+def test_an_agent_that_leaves_is_frozen_and_masks_are_kept(leaving):
+    env = envs.make("pettingzoo:leaving_game")
+    assert (env.spec.obs_dim, env.spec.n_actions, env.spec.state_dim) == (2, 3, 4)  # padded; no state() of its own
+    view = env.reset(0)
+    np.testing.assert_array_equal(view.obs, [[0, 7], [5, 0]])
+    np.testing.assert_array_equal(view.avail, [[True, False, True], [True, True, False]])
+    view, outcome = env.step(np.array([2, 1]))
+    np.testing.assert_array_equal(view.obs, [[1, 7], [0, 0]])
+    np.testing.assert_array_equal(view.avail, [[True, False, True], [True, False, False]])
+    np.testing.assert_array_equal(view.state, [1, 7, 0, 0])
+    assert outcome.reward == 2.0 and not outcome.terminated
+    view, outcome = env.step(np.array([0, 0]))
+    assert outcome.reward == 1.0 and not outcome.terminated
+    view, outcome = env.step(np.array([0, 0]))
+    assert outcome.terminated and not outcome.truncated
+    assert env.env.heard == [{"a": 2, "b": 1}, {"a": 0}, {"a": 0}]
+    check_env(env, episodes=2)
+
+
+@needs_zoo
+def test_pettingzoo_says_what_is_missing(leaving):
+    from gymnasium.spaces import Box
+
+    del leaving.parallel_env.max_cycles
+    assert "does not say how long an episode may be" in refusal("pettingzoo:leaving_game")
+    assert envs.make("pettingzoo:leaving_game", episode_limit=9).spec.episode_limit == 9
+    leaving.parallel_env = leaving_game(b=Box(0, 1))
+    assert "Agent 'b' of leaving_game acts in Box" in refusal("pettingzoo:leaving_game")
+    assert "lacks the parallel API" in refusal("pettingzoo:json")
+    assert "cannot be imported" in refusal("pettingzoo:no_such_game_v3")
+    assert "'sum' or 'mean', not 'max'" in refusal("pettingzoo:leaving_game", team_reward="max")
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    assert "pip install 'emu-marl[pettingzoo]'" in refusal("pettingzoo:mpe2.simple_spread_v3")
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    assert "pip install 'emu-marl[gymnasium]'" in refusal("gymnasium:CartPole-v1")
+
+
+# Gymnasium
+
+
+@needs_gym
+def test_cartpole_is_a_team_of_one():
+    env = envs.make("gymnasium:CartPole-v1")
+    s = env.spec
+    assert (s.n_agents, s.n_actions, s.obs_dim, s.state_dim, s.episode_limit) == (1, 2, 4, 4, 500)
+    assert s.has_goal  # 475 is the threshold of its registration
+    check_env(env, episodes=3)
+    view = env.reset(3)
+    np.testing.assert_array_equal(view.obs[0], view.state)
+
+
+@needs_gym
+def test_gymnasiums_time_limit_is_a_truncation():
+    env = envs.make("gymnasium:CartPole-v1", episode_limit=2)
+    env.reset(0)
+    assert not env.step(np.array([0]))[1].truncated
+    outcome = env.step(np.array([1]))[1]
+    assert outcome.truncated and not outcome.terminated and not outcome.won
+
+
+@needs_gym
+def test_gymnasium_says_what_is_missing():
+    assert "needs discrete actions" in refusal("gymnasium:Pendulum-v1")
+    assert "cannot be made" in refusal("gymnasium:NoSuchThing-v1")
+
+
+# The checker
+
+
+def complaint(env):
+    with pytest.raises(EnvError) as error:
+        check_env(env, episodes=14)
+    return str(error.value)
+
+
+def test_a_sound_python_environment_passes(capsys):
+    check_env(HostCounting(), episodes=14)
+    assert main(["check", "host_envs:HostCounting"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("obs", "NaN or infinity in obs (first: episode"),
+        ("state", "NaN or infinity in state"),
+        ("avail", "an agent has no available action"),
+        ("reward", "the reward is NaN or infinite"),
+        ("shape", "obs of shape (2, 5); its specification says (2, 4)"),
+        ("raise", "`step(action)` raised RuntimeError: the ball is lost"),
+    ],
+)
+def test_the_checker_finds_what_is_wrong(tmp_path, kind, message):
+    assert message in complaint(Trouble(kind, str(tmp_path)))
+
+
+def test_the_checker_finds_an_episode_without_end():
+    assert "goes on after spec.episode_limit = 3 steps" in complaint(HostCounting(limit=3))
+
+
+def test_the_checker_finds_a_seed_that_decides_nothing():
+    class Forgetful(HostCounting):
+        count = 0
+
+        def reset(self, seed):
+            self.count += 1
+            return super().reset(self.count)
+
+    assert "same seed gives two different observations" in complaint(Forgetful())
+
+
+def test_the_checker_wants_views_and_outcomes():
+    class Loose(HostCounting):
+        def reset(self, seed):
+            return tuple(super().reset(seed))
+
+    assert "returns tuple; expected emu.envs.View" in complaint(Loose())
