@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -230,6 +231,20 @@ def test_gymnasiums_time_limit_is_a_truncation():
 def test_gymnasium_says_what_is_missing():
     assert "needs discrete actions" in refusal("gymnasium:Pendulum-v1")
     assert "cannot be made" in refusal("gymnasium:NoSuchThing-v1")
+
+
+# The template
+
+
+def test_the_template_keeps_its_contract_and_its_goal_can_be_reached(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    env = envs.make("my_environment:Lights", agents=3)
+    check_env(env)
+    lit = env.reset(4).state[:3] > 0
+    view, outcome = env.step((~lit).astype(np.int32))
+    assert outcome.won and outcome.terminated and not outcome.truncated
+    assert outcome.reward == pytest.approx(1 - 0.1 * np.mean(~lit))
+    np.testing.assert_allclose(view.obs, [[1, 0.1]] * 3)
 
 
 # The checker
