@@ -150,6 +150,9 @@ def list_envs(as_json: AsJson = False) -> int:
         sizes = [str(spec[k]) for k in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit")]
         table.add_row(f"[bold]{name}[/]", *sizes, envs.registered()[name].summary)
     out.print(table)
+    out.print("\nOther people's, by a prefix (docs/envs/your_own.md):", highlight=False)
+    for prefix, entry in envs.adapters().items():
+        out.print(f"  [bold]{prefix}:...[/]  {entry.summary}", highlight=False)
     return 0
 
 
@@ -222,7 +225,15 @@ def play(
     return 0
 
 
-EXTRAS = {"gpu": "jax_cuda12_plugin", "cluster": "ray", "study": "openTSNE", "bench": "pykdtree", "dev": "pytest"}
+EXTRAS = {
+    "gpu": "jax_cuda12_plugin",
+    "cluster": "ray",
+    "pettingzoo": "mpe2",
+    "gymnasium": "gymnasium",
+    "study": "openTSNE",
+    "bench": "pykdtree",
+    "dev": "pytest",
+}
 
 
 def doctor() -> int:

@@ -260,7 +260,7 @@ class Part:
         for name in ("reward", "terminated", "truncated", "won"):
             value = getattr(self.group.now, name)
             getattr(slots, name)[row, places] = np.where(stepped, value, np.zeros_like(value))
-        return slots.terminated[row, places] | slots.truncated[row, places]
+        return np.logical_or(slots.terminated[row, places], slots.truncated[row, places])
 
     def keep(self, action: np.ndarray, over: np.ndarray, lost: np.ndarray) -> None:
         """Open the next slots: what the board shows now and what is done about it."""
@@ -346,7 +346,7 @@ class Desk:
         group.act(policy, group.orders != STEP, 0.0, np.zeros(2, np.uint32), 0)
         now = group.now
         over = (now.terminated | now.truncated) & stepped
-        for row in np.flatnonzero(group.orders != IDLE):
+        for row in np.flatnonzero(group.orders != IDLE).tolist():
             if not fine[row]:
                 self.restart(row)
                 continue

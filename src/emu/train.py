@@ -75,7 +75,7 @@ class Trainer:
         self.means, self.counters = Means(), Counters()
         keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
         self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(keys[0]))
-        self.rollout_state = self.rollout.init(keys[1])
+        self.rollout_state: Any = self.rollout.init(keys[1])
         self.stop_signal: str | None = None
         self.seconds = dict.fromkeys(("rollout", "memory", "sampling", "learner", "evaluation", "checkpoint"), 0.0)
 

@@ -22,7 +22,7 @@ def check_env(env: Any, episodes: int = 8, seed: int = 0) -> None:
     It takes both kinds: compiled environments (`Env`) and Python ones (`HostEnv`).
     """
     check_shapes(env)
-    problems = (host_checker.play if isinstance(env, HostEnv) else _play)(env, episodes, seed)
+    problems = host_checker.play(env, episodes, seed) if isinstance(env, HostEnv) else _play(env, episodes, seed)
     if problems:
         raise EnvError(_report(env.spec.name, problems))
 
