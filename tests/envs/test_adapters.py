@@ -100,6 +100,17 @@ def test_simple_spread_keeps_its_contract():
 
 
 @needs_zoo
+@pytest.mark.parametrize(
+    ("name", "agents"),
+    [("mpe2.simple_speaker_listener_v4", 2), ("pettingzoo.butterfly.knights_archers_zombies_v11", 4)],
+)
+def test_agents_that_differ_and_agents_that_die_keep_the_contract(name, agents):
+    env = envs.make(f"pettingzoo:{name}", max_cycles=30)
+    assert env.spec.n_agents == agents
+    check_env(env, episodes=1)
+
+
+@needs_zoo
 def test_the_clock_of_simple_spread_is_a_truncation_with_all_actions_left():
     env = envs.make("pettingzoo:mpe2.simple_spread_v3", max_cycles=2)
     env.reset(1)
