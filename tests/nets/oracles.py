@@ -99,7 +99,7 @@ def qplex_layers(params, n_agents):
     p = _float64(params["params"])
     heads, hyper, embed = p["query"].shape
     depth = 1 + sum(name.startswith("key_") for name in p)
-    kernels = len(p["key_%d" % depth if depth > 1 else "action"]["bias"]) // (1 if depth > 1 else n_agents)
+    kernels = len(p[f"key_{depth}" if depth > 1 else "action"]["bias"]) // (1 if depth > 1 else n_agents)
     weighted = "head_weight" in p
     key_width, agents_width = (kernels, kernels * n_agents) if depth == 1 else (hyper, hyper)
     parts = _take_apart(p["from_state"], [hyper] * heads + [embed, key_width, agents_width] + [hyper] * weighted)

@@ -25,6 +25,7 @@ OPTIONS = [
     dict(weighted_head=weighted, nonlinear=nonlinear)
     for weighted, nonlinear in itertools.product((False, True), repeat=2)
 ]
+SMALL = dict(embed=6, hyper_hidden=9, heads=2, kernels=3, attention_regulariser=0.1)
 DEEP = dict(importance_layers=3, kernels=3)
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
@@ -113,7 +114,7 @@ def test_qmix_equals_the_oracle(sizes):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("sizes", [{}, dict(embed=6, hyper_hidden=9, heads=2, kernels=3, attention_regulariser=0.1), DEEP])
+@pytest.mark.parametrize("sizes", [{}, SMALL, DEEP])
 @pytest.mark.parametrize("scale", [1.0, 2.0])  # of the parameters: attention far from uniform
 def test_qplex_equals_the_oracle(options, sizes, scale):
     mixer = mixer_of("qplex", **options, **sizes)

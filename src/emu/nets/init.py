@@ -44,7 +44,15 @@ class Linear(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         fan_in = x.shape[-1]
-        y = x @ self.param("kernel", torch_linear, (fan_in, self.features))
-        if self.use_bias:
-            y = y + self.param("bias", torch_uniform(fan_in), (self.features,))
-        return y
+        kernel = self.param("kernel", torch_linear, (fan_in, self.features))
+        bias = self.param("bias", torch_uniform(fan_in), (self.features,)) if self.use_bias else None
+        return linear(x, kernel, bias)
+
+    def weights(self) -> tuple[Array, ...]:
+        """Kernel and bias, for use inside a loop of JAX's, where no module may be called. Needs `init` to have been."""
+        return tuple(self.get_variable("params", name) for name in ("kernel", "bias")[: 1 + self.use_bias])
+
+
+def linear(x: Array, kernel: Array, bias: Array | None = None) -> Array:
+    """x @ kernel + bias over the last axis."""
+    return x @ kernel if bias is None else x @ kernel + bias
