@@ -67,7 +67,7 @@ def keep_compiled_programs() -> None:
 
     Programs fit the processor they were compiled for, so each kind of processor that shares a home has its own folder.
     """
-    if jax.config.jax_compilation_cache_dir is not None:
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "emu" / f"programs-{_processor()}"
