@@ -122,6 +122,11 @@ def measure_ratio(args: Args, out: Console) -> None:
             {"memory.embedder.interval": 10_000, "curiosity.scale": 0.0},
             args.memories,
         ),
+        "emu_qplex without curiosity, t_emb 1K": (
+            "emu_qplex",
+            {"memory.embedder.interval": 1_000, "curiosity.scale": 0.0},
+            args.memories,
+        ),
     }
     times: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(args.repeats):
