@@ -16,7 +16,7 @@ from emu.rollout import Rollout
 from emu.runtime import Devices
 from host_envs import LIMIT, NAMES
 from processes_alive import all_gone
-from toys import CountingEnv, CountingLearner, CountState, same_episode
+from toys import CountingEnv, CountingLearner, CountState, collected, same_episode
 
 COPIES = 4
 
@@ -47,13 +47,7 @@ def hosts():
 
 def collect(host, chunks=12, chunk=5, seed=0):
     rollout = HostRollout(host, chunk, Devices.of())
-    state, policy = rollout.init(jax.random.PRNGKey(seed)), host.learner.init(None)
-    episodes, steps = [], 0
-    for _ in range(chunks):
-        state, ended, taken = rollout.collect(policy, state, 0.0)
-        episodes += ended
-        steps += taken
-    return episodes, steps, rollout
+    return *collected(rollout, host.learner, chunks, seed), rollout
 
 
 def compiled(chunks=60):

@@ -11,7 +11,7 @@ from emu.errors import EnvError
 from emu.rollout import Rollout
 from emu.runtime import Devices
 from emu.types import Outcome
-from toys import ACTIONS, CountingEnv, CountingLearner, length_of, same_episode
+from toys import ACTIONS, CountingEnv, CountingLearner, collected, length_of, same_episode
 
 COPIES = 4
 
@@ -20,13 +20,7 @@ def collect(env=None, chunk=5, chunks=12, devices=0, seed=0, learner=None):
     """The episodes of some chunks, in order, and the steps taken."""
     learner = learner or CountingLearner()
     rollout = Rollout(env or CountingEnv(), learner, COPIES, chunk, Devices.of(devices))
-    state, policy = rollout.init(jax.random.PRNGKey(seed)), learner.init(None)
-    episodes, steps = [], 0
-    for _ in range(chunks):
-        state, ended, taken = rollout.collect(policy, state, 0.0)
-        episodes += ended
-        steps += taken
-    return episodes, steps, rollout
+    return *collected(rollout, learner, chunks, seed), rollout
 
 
 def test_every_episode_holds_exactly_its_own_slots():

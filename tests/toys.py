@@ -146,3 +146,14 @@ def flip_byte(path: Path, where: float = 0.5) -> None:
     content = bytearray(path.read_bytes())
     content[int(where * (len(content) - 1))] ^= 0xFF
     path.write_bytes(content)
+
+
+def collected(rollout, learner, chunks, seed=0):
+    """The episodes of some chunks of a rollout, in order, and the steps taken."""
+    state, policy = rollout.init(jax.random.PRNGKey(seed)), learner.init(None)
+    episodes, steps = [], 0
+    for _ in range(chunks):
+        state, ended, taken = rollout.collect(policy, state, 0.0)
+        episodes += ended
+        steps += taken
+    return episodes, steps

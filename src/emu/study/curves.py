@@ -51,6 +51,19 @@ def named(label: str, runs: Sequence[Run]) -> str:
     return f"{label} ({count} seed{'' if count == '1' else 's'})"
 
 
+def draw_bands(
+    axes: Any,
+    group: Sequence[Run],
+    labels: dict[str, list[Run]],
+    metric: str,
+    band: str,
+    look: dict[str, dict[str, Any]],
+) -> None:
+    """A line and its spread for every label among the runs of one panel."""
+    for label, members in by_label(group).items():
+        draw_band(axes, members, metric, band, named(label, labels[label]), look[label])
+
+
 def learning_curves(
     runs: Sequence[Run],
     out: Path,
@@ -65,8 +78,7 @@ def learning_curves(
     look, rows_columns = looks(labels), grid_of(len(envs))
     with figure(out, runs, *rows_columns) as (made, axes):
         for panel, (env, group) in zip(axes.flat, envs.items(), strict=False):
-            for label, members in by_label(group).items():
-                draw_band(panel, members, metric, band, named(label, labels[label]), look[label])
+            draw_bands(panel, group, labels, metric, band, look)
             over_steps(panel, metric, title if title and len(envs) == 1 else env)
         if title and len(envs) > 1:
             made.suptitle(title)
@@ -93,8 +105,7 @@ def ablation(
     size = (PANEL[0] * max(len(envs), 1.4), PANEL[1] + 1 + 0.3 * len(labels))
     with figure(out, runs, 2, len(envs), size) as (made, axes):
         for column, (env, group) in enumerate(envs.items()):
-            for label, members in by_label(group).items():
-                draw_band(axes[0, column], members, metric, band, named(label, labels[label]), look[label])
+            draw_bands(axes[0, column], group, labels, metric, band, look)
             over_steps(axes[0, column], metric, env)
             _bars(axes[1, column], group, list(labels), look)
         made.suptitle(title or None)
