@@ -167,6 +167,13 @@ def test_equal_ends_are_decided_by_the_way_there_or_not_at_all(tmp_path):
     assert "end the same in every measure" in summary_html(read_told(tmp_path / "b"))
 
 
+def test_nobody_leads_by_nothing(tmp_path):
+    for label, end in (("emu_qmix", 100.0), ("qmix", 100.04)):  # tests a few steps apart: overall 0.0002 apart
+        points = ((0, 0.0), (50, 0.5), (end, 1.0), (200, 1.0))
+        write_run(tmp_path / label, label, points=points)
+    assert "end the same in every measure" in summary_html(read_told(tmp_path))
+
+
 def test_over_all_environments_only_where_every_curve_has_runs(study):
     assert "All environments" in summary_html(read_told(study))
     shutil.rmtree(study / "runs/smac-3m/qplex")

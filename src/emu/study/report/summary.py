@@ -115,12 +115,12 @@ def verdict(lines: list[Line], groups: dict[str, list[Run]], until: float) -> st
 def _deciding(
     first: Line, second: Line, groups: dict[str, list[Run]], until: float
 ) -> tuple[str | None, tuple[np.ndarray, np.ndarray]]:
-    """The first measure in which the two differ, and the scores of both."""
+    """The first measure in which the two differ as far as the page shows digits, and the scores of both."""
     pair = groups[first.summary.label], groups[second.summary.label]
     last, overall = ([run_scores(runs, measure, until) for runs in pair] for measure in ("last", "overall"))
     ordered = {"win rate": last, "overall win rate": overall, "return": [first.returns, second.returns]}
     for what, (a, b) in ordered.items():
-        if a.mean() != b.mean():
+        if f"{a.mean() - b.mean():.3f}".lstrip("-") != "0.000":
             return what, (a, b)
     return None, (last[0], last[1])
 
