@@ -133,6 +133,42 @@ class TwoPaths:
         return {"n_agents": 2, "n_actions": 3, "obs_shape": 2, "state_shape": 3, "episode_limit": 6}
 
 
+class WithGame(TwoPaths):
+    """Needs a program of its own, as SMAC needs StarCraft; `folder` remembers the number of each.
+
+    When the program has died, `step` raises, or with `survives` does what SMAC does: starts another, counts it, and
+    calls the episode terminated with nothing in the info.
+    """
+
+    def __init__(self, folder: str, survives: bool = False, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.folder, self.survives, self.force_restarts = Path(folder), survives, 0
+        self.game: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
+        self.game = subprocess.Popen(["sleep", "1000"])
+        (self.folder / str(self.game.pid)).touch()
+
+    def reset(self) -> tuple[Any, Any]:
+        if self.game is None:
+            self.launch()
+        return super().reset()
+
+    def step(self, actions: list[int]) -> tuple[float, bool, dict[str, Any]]:
+        if self.game is None or self.game.poll() is None:
+            return super().step(actions)
+        if not self.survives:
+            raise ConnectionError("Websocket connection closed")
+        self.launch()
+        self.force_restarts += 1
+        return 0.0, True, {}
+
+    def close(self) -> None:
+        if self.game is not None:
+            self.game.kill()
+            self.game.wait()
+
+
 class NoMethods:
     """Lacks all but two of the methods."""
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util as import_util
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from rich.table import Table
 
 import emu
 from emu.config import Config, JsonObject
+from emu.doctor import doctor
 from emu.errors import EmuError
 from emu.study.cli import study, sweep
 from emu.study.looking import absolute, export, plot, table
@@ -222,39 +221,6 @@ def play(
     if gif is not None:
         path = save_gif(battle, battle.record(policy, seed), gif)  # type: ignore[attr-defined]
         Console(stderr=True).print(f"{path}", soft_wrap=True, highlight=False)
-    return 0
-
-
-EXTRAS = {
-    "gpu": "jax_cuda12_plugin",
-    "cluster": "ray",
-    "pettingzoo": "mpe2",
-    "gymnasium": "gymnasium",
-    "study": "openTSNE",
-    "bench": "pykdtree",
-    "dev": "pytest",
-}
-
-
-def doctor() -> int:
-    """Say what is installed, what JAX sees, and which extras are missing."""
-    from emu.provenance import PACKAGES, git_commit
-    from emu.runtime import Devices, configure_cpu_devices, cpu_count
-
-    configure_cpu_devices()
-    import importlib.metadata
-
-    table = Table(box=None, show_header=False)
-    table.add_row("emu-marl", f"{emu.__version__} (commit {git_commit() or 'none'})")
-    table.add_row("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    for name in PACKAGES:
-        table.add_row(name, importlib.metadata.version(name))
-    devices = Devices.of().devices
-    table.add_row("devices", f"{len(devices)} x {devices[0].platform} ({cpu_count()} CPU cores)")
-    for extra, module in EXTRAS.items():
-        there = import_util.find_spec(module) is not None
-        table.add_row(f"extra '{extra}'", "installed" if there else escape(f"missing: pip install 'emu-marl[{extra}]'"))
-    out.print(table)
     return 0
 
 

@@ -151,6 +151,26 @@ def test_closing_ends_the_workers_and_what_they_started(pools, tmp_path):
     assert all_gone([*programs, *pids(pool)])
 
 
+@pytest.mark.parametrize(("survives", "reason"), [(False, "Websocket connection closed"), (True, "was started again")])
+def test_a_game_that_dies_is_replaced_with_its_worker(pools, tmp_path, survives, reason):
+    """Also one that the environment itself has replaced: its broken episode must not look like a defeat."""
+    warnings = []
+    args = {"folder": str(tmp_path), "survives": survives}
+    pool = pools("pymarl:host_envs:WithGame", env_args=args, warn=warnings.append)
+    pool.board.action[:] = 1
+    assert exchange(pool, [1]) and exchange(pool, [STEP])
+    (first,) = (int(path.name) for path in tmp_path.iterdir())
+    os.kill(first, signal.SIGKILL)
+    assert all_gone([first])
+    assert not exchange(pool, [STEP])
+    assert reason in warnings[0] and pool.failures == 1
+    assert exchange(pool, [1]) and exchange(pool, [STEP])
+    games = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(games) == 2 + survives and sum(map(alive, games)) == 1  # the new worker's, and no other
+    pool.close()
+    assert all_gone(games)
+
+
 def _parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 

@@ -4,15 +4,19 @@
 
 `get_env_info()` gives the sizes. `terminated` with `episode_limit` in the info is a truncation, as in PyMARL's
 runners; `battle_won` in the info is the goal, where an environment reports it.
+
+SMAC survives the death of StarCraft by itself: it starts another game, counts `force_restarts`, and calls the broken
+episode terminated. Nobody should learn from that: the adapter raises, and the worker with its games is replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -83,21 +87,28 @@ class PyMarlEnv(HostEnv):
 
     def reset(self, seed: int) -> View:
         """The seed goes to `reset` where it takes one, else to the constructor before the first episode."""
-        if self._reset_takes_seed:
-            self.env.reset(seed=seed)
-        else:
-            if not self._begun and "seed" not in self.args and _takes(self._build, "seed"):
-                _close(self.env)
-                self.env = self._make({**self.args, "seed": seed})
-            self.env.reset()
+        if not self._reset_takes_seed and not self._begun and "seed" not in self.args and _takes(self._build, "seed"):
+            _close(self.env)
+            self.env = self._make({**self.args, "seed": seed})
+        with self._same_game():
+            self.env.reset(**({"seed": seed} if self._reset_takes_seed else {}))
         self._begun = True
         return self._view()
 
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
-        reward, over, info = self._answer(self.env.step(action.tolist()))
+        with self._same_game():
+            reward, over, info = self._answer(self.env.step(action.tolist()))
         truncated = bool(over and info.get("episode_limit", False))
         won = bool(info.get(self._goal(info), False))
         return self._view(), Outcome(np.float32(reward), bool(over) and not truncated, truncated, won)
+
+    @contextlib.contextmanager
+    def _same_game(self) -> Iterator[None]:
+        """Raise if the environment had to start its game anew meanwhile."""
+        before = getattr(self.env, "force_restarts", 0)
+        yield
+        if getattr(self.env, "force_restarts", 0) != before:
+            raise EnvError(f"The game of {self.target} died and was started again: the episode is lost.")
 
     def _answer(self, answer: Any) -> tuple[float, bool, dict[str, Any]]:
         """(reward, terminated, info), also from EPyMARL's five: (obs, reward, terminated, truncated, info)."""
