@@ -3,6 +3,7 @@
 #   make demo        train two small teams, then a table, demo/curves.png and demo/team.gif (about three minutes)
 #   make test        all tests but the slow ones       make test-slow   the slow ones
 #   make lint        ruff and pyright                  make bench       the speed of training, part by part
+#   make football    Google Research Football, built from source (minutes the first time; needs root or some packages)
 #   make clean       remove .venv and what the commands above left
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-slow lint bench install install-dev clean
+.PHONY: demo test test-slow lint bench football install install-dev clean
 
 demo: install
 	$(BIN)/emu demo
@@ -29,6 +30,9 @@ lint: install-dev
 
 bench: install
 	$(BIN)/python benchmarks/train_speed.py $(ARGS)
+
+football: install
+	scripts/football.sh $(BIN)/python
 
 install: $(VENV)/.installed
 install-dev: $(VENV)/.installed-dev

@@ -7,6 +7,7 @@ from PIL import Image
 from emu import envs
 from emu.errors import EnvError
 from emu.record import Recording, best_of, player, save_gif
+from host_envs import HostCounting
 from toys import CountingEnv, CountingLearner, length_of
 
 
@@ -51,3 +52,27 @@ def test_a_gif_has_a_picture_per_state(tmp_path):
 def test_an_environment_that_cannot_be_drawn_is_refused(tmp_path):
     with pytest.raises(EnvError, match="cannot be drawn"):
         save_gif(CountingEnv(), [], tmp_path / "x.gif")
+
+
+class Shown(HostCounting):
+    """Says of itself which episode it plays, and when."""
+
+    def snapshot(self):
+        return self.name, self.time
+
+    def draw(self, state):
+        return np.full((2, 2, 3), state[1], np.uint8)
+
+
+def test_a_python_environment_is_played_to_its_end_and_drawn(tmp_path):
+    env = Shown()
+    recording = player(env, CountingLearner(), {})(5)
+    assert recording.states == [(5, time) for time in range(7)] and recording.won
+    assert recording.total == pytest.approx(sum(5 + 0.125 * time for time in range(6)))
+    with Image.open(save_gif(env, recording.states, tmp_path / "host.gif")) as gif:
+        assert gif.n_frames == 7
+
+
+def test_a_python_environment_without_pictures_is_refused():
+    with pytest.raises(EnvError, match=r"needs `snapshot\(\)` and `draw\(state\)`"):
+        player(HostCounting(), CountingLearner(), {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -200,26 +201,31 @@ def play(
     gif: Path | None = None,
     as_json: AsJson = False,
 ) -> int:
-    """Let a scripted player fight: mean and spread of length and return, win rate, who is left.
+    """Let a scripted player play: mean and spread of length and return, win rate; in battles, who is left.
 
     Args:
-        env: A map of the SMAC-compatible simulator, e.g. smac/3s5z.
-        policy: random, nearest, weakest or kite.
-        episodes: How many battles.
-        seed: Seed of the battles.
+        env: A map of the SMAC-compatible simulator, e.g. smac/3s5z, or an environment in Python, e.g. football.
+        policy: random; on the simulator's maps also nearest, weakest or kite.
+        episodes: How many episodes.
+        seed: Seed of the episodes.
         env_args: Arguments of the environment, as JSON.
-        gif: Also record one battle into this file.
+        gif: Also record one episode into this file.
         as_json: Print JSON.
     """
     from emu import envs
+    from emu.envs.host import players
     from emu.record import save_gif
 
-    battle = envs.make(env, **(env_args or {}))
-    if not hasattr(battle, "play"):
+    game = envs.make(env, **(env_args or {}))
+    if isinstance(game, envs.HostEnv):
+        go, record = functools.partial(players.play, game), functools.partial(players.record, game)
+    elif hasattr(game, "play"):
+        go, record = game.play, game.record
+    else:
         raise EmuError(f"'{env}' has no scripted players; the maps of the simulator have: emu play smac/3s5z")
-    _print_values(battle.play(policy, episodes, seed), as_json, f"{policy} on {env}")  # type: ignore[attr-defined]
+    _print_values(go(policy, episodes, seed), as_json, f"{policy} on {env}")
     if gif is not None:
-        path = save_gif(battle, battle.record(policy, seed), gif)  # type: ignore[attr-defined]
+        path = save_gif(game, record(policy, seed), gif)
         Console(stderr=True).print(f"{path}", soft_wrap=True, highlight=False)
     return 0
 

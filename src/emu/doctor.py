@@ -85,7 +85,8 @@ def installation() -> list[Finding]:
         there = importlib.util.find_spec(module) is not None
         text = "installed" if there else f"missing: pip install 'emu-marl[{extra}]'"
         findings.append(Finding(f"extra '{extra}'", text))
-    return findings
+    football = importlib.util.find_spec("gfootball_engine") is not None
+    return [*findings, Finding("football", "installed" if football else "missing: make football")]
 
 
 # Real SMAC

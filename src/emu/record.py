@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from emu.envs.base import Drawable, Env, HostEnv
+from emu.envs.host.players import snapshots_of
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.types import PyTree
@@ -26,7 +27,7 @@ class Recording(NamedTuple):
 def player(env: Env | HostEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
     """A function that plays one greedy episode, given a seed; it is compiled once."""
     if isinstance(env, HostEnv):
-        raise EnvError(f"Environment '{env.spec.name}' cannot be drawn: only compiled environments can, so far.")
+        return _host_player(env, learner, policy)
     reset = jax.jit(env.reset)
 
     @jax.jit
@@ -53,6 +54,27 @@ def player(env: Env | HostEnv, learner: Learner, policy: PyTree) -> Callable[[in
     return play
 
 
+def _host_player(env: HostEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
+    """The same for a Python environment, in this process; its states are what it says of itself to be drawn."""
+    snapshot, act = snapshots_of(env), jax.jit(learner.act)
+
+    def play(seed: int) -> Recording:
+        view, carry, key = env.reset(seed), learner.initial_carry(1), jax.random.PRNGKey(seed)
+        states, total, won = [snapshot()], 0.0, False
+        for _ in range(env.spec.episode_limit):
+            key, now = jax.random.split(key)
+            action, carry = act(policy, carry, view.obs[None], view.avail[None], jnp.float32(0), now)
+            view, outcome = env.step(np.asarray(action[0]))
+            states.append(snapshot())
+            total += float(outcome.reward)
+            won |= bool(outcome.won)
+            if outcome.terminated or outcome.truncated:
+                break
+        return Recording(states, total, won)
+
+    return play
+
+
 def best_of(episodes: int, play: Callable[[int], Recording]) -> Recording:
     """The first won of several episodes, else the one with the highest return."""
     best: Recording | None = None
@@ -66,7 +88,7 @@ def best_of(episodes: int, play: Callable[[int], Recording]) -> Recording:
     return best
 
 
-def save_gif(env: Env, states: Sequence[PyTree], out: Path, fps: float = 5.0) -> Path:
+def save_gif(env: Env | HostEnv, states: Sequence[PyTree], out: Path, fps: float = 5.0) -> Path:
     """Draw every state (or, where the environment offers `frames`, also what lies between); the last one stays."""
     if not isinstance(env, Drawable):
         raise EnvError(f"Environment '{env.spec.name}' cannot be drawn: it has no `draw(state)` method.")

@@ -54,6 +54,10 @@ def test_gridworld_results_made_by_hand_are_recognised(tmp_path):
         ("ablation", "paper", (2 * 5 + 1 * 4) * 5),
         ("ablation", "laptop", 5 * 2),
         ("e3b", "paper", 2 * 5 * 5),
+        ("football", "paper", 3 * 6 * 5),
+        ("radius_football", "paper", 3 * 4 * 5),
+        ("ablation_football", "paper", 2 * 4 * 5),
+        ("ablation_football", "laptop", 1 * 4 * 2),
     ],
 )
 def test_sizes(name, scale, runs):

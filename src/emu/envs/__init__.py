@@ -1,6 +1,6 @@
 """Environments: the protocol, the registry, the checker, and those that come with the package."""
 
-from emu.envs import smac
+from emu.envs import football, smac
 from emu.envs.base import (
     Drawable,
     Env,
@@ -55,6 +55,7 @@ register(
 )
 register("matrix/climbing", _MATRIX, "the climbing game: three actions, a hidden best pair", game="climbing")
 smac.register_all()  # declarations only: nothing heavy is imported until a map is made
+football.register_all()
 
 _HOST = "emu.envs.host"
 register_adapter("pymarl", f"{_HOST}.pymarl:PyMarlEnv", "any object with the methods of PyMARL's MultiAgentEnv")

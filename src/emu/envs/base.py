@@ -110,6 +110,10 @@ class HostEnv(abc.ABC):
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
         """Apply one joint action, (N,) int32."""
 
+    def require(self) -> None:
+        """Raise `EnvError` if something that episodes need is not installed; asked before worker processes start."""
+        return
+
     def close(self) -> None:
         """Let go of what runs outside this object."""
         return
@@ -117,7 +121,10 @@ class HostEnv(abc.ABC):
 
 @runtime_checkable
 class Drawable(Protocol):
-    """An environment that can show itself: `emu render` and `emu play` turn the frames into a GIF."""
+    """An environment that can show itself: `emu render` and `emu play` turn the frames into a GIF.
+
+    A Python environment also has `snapshot()`, which gives what `draw` needs of the present moment.
+    """
 
     def draw(self, state: PyTree) -> Any:
         """One picture of a (host) state, (height, width, 3) uint8."""

@@ -34,6 +34,7 @@ def check_shapes(env: Any) -> None:
     if isinstance(env, HostEnv):
         if problems := _spec_problems(env.spec):
             raise EnvError(_report(env.spec.name, problems))
+        env.require()
         return
     missing = [name for name in METHODS if not callable(getattr(env, name, None))]
     if missing:

@@ -116,7 +116,13 @@ def _easy(variants: tuple[Variant, ...], seeds: tuple[int, ...] = (0, 1)) -> Lap
     return Laptop((Panel((EASY_MAP,), variants),), seeds=seeds)
 
 
-FOOTBALL = "the football environment"
+FOOTBALL = tuple(f"football/{name}" for name in ("3_vs_1_with_keeper", "counterattack_easy", "counterattack_hard"))
+
+
+def _three_vs_one(variants: tuple[Variant, ...]) -> Laptop:
+    """The curves of a football figure on the easiest scenario."""
+    return Laptop((Panel(FOOTBALL[:1], variants),))
+
 
 EXPERIMENTS: dict[str, Experiment] = {
     "gridworld": Experiment(
@@ -178,9 +184,21 @@ EXPERIMENTS: dict[str, Experiment] = {
         (Panel(_maps("3s_vs_5z", "5m_vs_6m"), _ELLIPTICAL),),
         _easy(_ELLIPTICAL),
     ),
-    "football": Experiment("Three football scenarios, all methods", (), needs=FOOTBALL),
-    "radius_football": Experiment("The radius δ of EMU in football", (), needs=FOOTBALL),
-    "ablation_football": Experiment("Ablations in football", (), needs=FOOTBALL),
+    "football": Experiment(
+        "Three football scenarios, all methods",
+        (Panel(FOOTBALL, ALL_METHODS),),
+        _three_vs_one(ALL_METHODS),
+    ),
+    "radius_football": Experiment(
+        "The radius δ of EMU in football",
+        (Panel(FOOTBALL, _RADIUS),),
+        _three_vs_one(_RADIUS),
+    ),
+    "ablation_football": Experiment(
+        "EMU on CDS in football, without the incentive, without the embedding, without both",
+        (Panel(FOOTBALL[:2], _WITHOUT_CDS),),
+        _three_vs_one(_WITHOUT_CDS),
+    ),
     "mappo": Experiment("Beside MAPPO on six SMAC maps", (), needs="the algorithm mappo"),
     "mujoco": Experiment("TD3 with EMU on Hopper, Walker2d, Humanoid", (), needs="td3, emu_td3 and MuJoCo tasks"),
     "atari": Experiment("DQN with EMU on Breakout and Alien", (), needs="dqn, emu_dqn and Atari tasks"),

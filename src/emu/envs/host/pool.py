@@ -65,6 +65,7 @@ class Pool:
         self.spec, self.places, self.timeout = env.spec, places, timeout
         self.max_failures, self.pause, self.warn = max_failures, pause, warn
         self.recipe = _recipe_of(env)
+        env.require()
         self.failures = 0  # in all
         self._memory = make_memory(env.spec, places)
         self.board = open_board(self._memory, env.spec, places)

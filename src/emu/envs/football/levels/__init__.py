@@ -1,0 +1,1 @@
+"""Scenarios for gfootball: this folder is added to its own."""
