@@ -192,6 +192,8 @@ class MemoryConfig:
     metric: Literal["l2", "linf"] = "l2"  # distance between keys
     half_precision: bool = False  # keep states in float16
     return_threshold: float | None = None  # R_thr: what makes an episode desirable where there is no goal
+    return_quantile: float | None = None  # instead: the quantile of the last 1,000 returns that an episode must reach
+    rejudge: bool = False  # without a goal: at every embedder interval, memories at or above the mean H are desirable
     count_new_desirable: bool = True  # a new desirable memory counts as one desirable visit
     backward_propagation: bool = False  # authors' code: after a desirable match the rest of the episode is desirable
     optimistic: bool = False  # the incentive goes by desirability itself instead of its frequency
@@ -208,6 +210,10 @@ class MemoryConfig:
         check(
             self.radius >= 0 and self.control_weight >= 0,
             "memory.radius and control_weight must not be negative.",
+        )
+        check(
+            self.return_quantile is None or (0 <= self.return_quantile <= 1 and self.return_threshold is None),
+            "memory.return_quantile must lie between 0 and 1, and excludes memory.return_threshold.",
         )
         check(self.snapshot_interval >= 0, "memory.snapshot_interval must not be negative (0: no snapshots).")
 

@@ -26,10 +26,11 @@ class MemoryKeeper:
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         m, e = config.memory, config.memory.embedder
-        if not spec.has_goal and m.return_threshold is None:
+        self.rejudges = m.rejudge and not spec.has_goal
+        if not spec.has_goal and m.return_threshold is None and m.return_quantile is None and not m.rejudge:
             raise ConfigError(
                 f"Environment '{spec.name}' has no goal: say with memory.return_threshold from which return on an "
-                "episode is desirable."
+                "episode is desirable, or let memory.return_quantile or memory.rejudge find out."
             )
         self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
         options = EmbedderOptions(**{f.name: getattr(e, f.name) for f in dataclasses.fields(EmbedderOptions)})
@@ -45,6 +46,7 @@ class MemoryKeeper:
             dtype="float16" if m.half_precision else "float32",
             gamma=config.learner.gamma,
             return_threshold=None if spec.has_goal else m.return_threshold,
+            return_quantile=None if spec.has_goal else m.return_quantile,
             count_new_desirable=m.count_new_desirable,
             backward_propagation=m.backward_propagation,
             encode=self._encode(),
@@ -67,6 +69,8 @@ class MemoryKeeper:
         if step // self.interval <= self.trainings or not len(self.memory):
             return None
         self.trainings = step // self.interval
+        if self.rejudges:
+            self.memory.rejudge()
         if self.embedder.trainable:
             rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[1, 0, 0, self.trainings]))
             states, times, returns = self.memory.sample(self.samples, rng)
@@ -78,7 +82,9 @@ class MemoryKeeper:
         return {}
 
     def stats(self) -> dict[str, float]:
-        return {f"memory_{name}": value for name, value in self.memory.stats().items()}
+        threshold = self.memory.judge.current()
+        judged = {} if threshold is None else {"memory_return_threshold": threshold}
+        return {f"memory_{name}": value for name, value in self.memory.stats().items()} | judged
 
     def save(self, folder: Path) -> None:
         self.memory.save(folder)

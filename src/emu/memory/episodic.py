@@ -17,6 +17,7 @@ import numpy as np
 from emu.errors import ConfigError, EmuError, did_you_mean
 from emu.memory import _rules, storage
 from emu.memory._rules import Steps, Store
+from emu.memory.desirability import Judge
 from emu.memory.index import RadiusIndex
 from emu.memory.projection import RandomProjection
 
@@ -68,6 +69,7 @@ class MemoryOptions:
     dtype: str = "float32"  # of the stored states; "float16" halves them
     gamma: float = 0.99
     return_threshold: float | None = None  # without a goal: an episode is desirable from this undiscounted return on
+    return_quantile: float | None = None  # or from this quantile of the last returns on
     count_new_desirable: bool = True  # a new desirable entry counts as one desirable visit
     backward_propagation: bool = False  # after a desirable match the rest (earlier part) of the episode is desirable
     threads: int = 1  # encoding threads when everything is re-embedded
@@ -80,6 +82,8 @@ class MemoryOptions:
             raise ConfigError(f"memory: dtype must be float32 or float16, got '{self.dtype}'")
         if self.radius != "auto" and not (isinstance(self.radius, int | float) and self.radius > 0):
             raise ConfigError(f"memory: radius must be positive or 'auto', got {self.radius!r}")
+        if self.return_threshold is not None and self.return_quantile is not None:
+            raise ConfigError("memory: give return_threshold or return_quantile, not both")
 
     @property
     def entry_bytes(self) -> int:
@@ -107,6 +111,7 @@ class EpisodicMemory:
         self.encode: Encode = encode or RandomProjection(o.state_dim, o.key_dim, o.seed)
         radius = 6.0**o.key_dim / self.capacity if o.radius == "auto" else float(o.radius)
         self.index = RadiusIndex(o.key_dim, radius, self.capacity, o.metric)
+        self.judge = Judge(o.return_threshold, o.return_quantile)
         n = self.capacity
         self._states = np.empty((n, o.state_dim), o.dtype)  # untouched pages cost nothing: no array ever grows
         self._store = Store(
@@ -260,7 +265,8 @@ class EpisodicMemory:
         """Write everything into a folder: plain arrays and JSON. The encoder is the caller's to keep."""
         order = np.empty(len(self), np.int32)
         _rules.use_order(self._store, order)
-        storage.save(Path(folder), self.options, self._columns, order, self.mean, self.spread, self.counters)
+        everything = storage.Saved(self._columns, order, self.mean, self.spread, self.judge.save(), self.counters)
+        storage.save(Path(folder), self.options, everything)
 
     def load(self, folder: str | Path) -> None:
         """Become the memory that was saved; from there on it behaves, to the bit, as if it had never been saved."""
@@ -271,6 +277,7 @@ class EpisodicMemory:
         s.ends[_rules.SIZE] = size
         _rules.restore_order(s, saved.order)
         self.mean, self.spread, self.counters = saved.mean, saved.spread, saved.counters
+        self.judge.load(saved.recent_returns)
         self.index.rebuild(self._keys(s.embeddings[:size]))
 
     @classmethod
@@ -325,18 +332,12 @@ class EpisodicMemory:
             start += length
         if not np.isfinite(rewards).all():
             raise EmuError("an episode has rewards that are not finite")
-        desirable = np.repeat([self._is_desirable(e) for e in episodes], lengths)
         embeddings = self._embed(states, times)
+        desirable = np.repeat([self.judge(e) for e in episodes], lengths)
         if self.options.dtype == "float16":
             states = np.clip(states, -65504, 65504).astype(np.float16)
         bits = np.ascontiguousarray(states).view(np.uint16)
         return Steps(self._keys(embeddings), embeddings, bits, times, rewards, first, desirable)
-
-    def _is_desirable(self, episode: EpisodeLike) -> bool:
-        threshold = self.options.return_threshold
-        if threshold is None:
-            return bool(episode.won)
-        return float(np.sum(episode.reward, dtype=np.float64)) >= threshold
 
 
 def _options(options: MemoryOptions | None, keywords: dict[str, Any]) -> MemoryOptions:
