@@ -85,5 +85,5 @@ def test_the_keeper_rejudges_at_every_interval_and_says_the_threshold() -> None:
 
 
 def test_without_a_goal_something_must_say_what_is_desirable() -> None:
-    with pytest.raises(ConfigError, match="return_quantile or memory.rejudge"):
+    with pytest.raises(ConfigError, match=r"return_quantile or memory\.rejudge"):
         keeper()
