@@ -90,6 +90,19 @@ def test_everything_comes_back(run):
         assert same_episode(episode, make_episode(SPEC, {4: 2, 5: 3}.get(number, 1 + number % 7), number))
 
 
+def test_log_probabilities_come_back_and_taken_episodes_do_not(tmp_path):
+    replay = Replay(SPEC, 10, 10**6)
+    checkpoints = Checkpoints(tmp_path, 2)
+    replay.add(make_episode(SPEC, 2, n, log_prob=True) for n in range(5))
+    checkpoints.save(1, some_tree(), ARRAYS, {}, replay)
+    replay.take(3)
+    replay.add([make_episode(SPEC, 3, 5, log_prob=True)])
+    checkpoints.save(2, some_tree(), ARRAYS, {}, replay)
+    _, restored = loaded(tmp_path)
+    assert (restored.first, restored.added) == (3, 6)
+    assert all(same_episode(a, b) for a, b in zip(restored.since(0), replay.since(0), strict=True))
+
+
 def test_an_empty_replay_can_be_saved(tmp_path):
     Checkpoints(tmp_path, 2).save(5, some_tree(), ARRAYS, {}, Replay(SPEC, 5, 10**6))
     _, replay = loaded(tmp_path)

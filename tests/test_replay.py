@@ -96,6 +96,23 @@ def test_batches_are_padded_with_zeros_and_open_actions():
         assert not batch.obs[row, steps + 1 :].any() and not batch.state[row, steps + 1 :].any()
 
 
+def test_log_probabilities_are_batched_where_episodes_have_them():
+    replay = Replay(SPEC, 8, 10**6)
+    assert replay.batch([make_episode(SPEC, 2)], 3).log_prob is None
+    episodes = [make_episode(SPEC, 2, 5, log_prob=True), make_episode(SPEC, 3, 6, log_prob=True)]
+    batches = stack([replay.batch(episodes, 3)] * 2)
+    assert batches.log_prob.shape == (2, 2, 3, SPEC.n_agents) and not batches.log_prob[:, 0, 2].any()
+    np.testing.assert_array_equal(batches.log_prob[1, 0, :2], episodes[0].log_prob)
+    np.testing.assert_array_equal(batches.log_prob[1, 1], episodes[1].log_prob)
+
+
+def test_what_is_taken_is_the_oldest_and_is_gone():
+    replay = filled_replay(10)
+    assert numbers(replay.take(4)) == [0, 1, 2, 3] and numbers(replay.take(3)) == [4, 5, 6]
+    assert (len(replay), replay.first, replay.added) == (3, 7, 10)
+    assert replay.nbytes == sum(episode.nbytes for episode in replay.since(0))
+
+
 def test_stack_puts_batches_along_a_new_axis():
     replay = Replay(SPEC, 8, 10**6)
     batches = [replay.batch([make_episode(SPEC, 2, n)], 3) for n in range(2)]

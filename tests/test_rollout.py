@@ -48,6 +48,13 @@ def test_the_next_observation_shows_the_action_before_it():
         assert (episode.obs[0, :, 2] == -1).all()
 
 
+def test_every_action_keeps_its_log_probability():
+    for episode in collect()[0]:
+        times = np.arange(1, episode.length + 1)
+        np.testing.assert_array_equal(episode.log_prob, np.stack([-times, -times - 0.5], axis=-1))
+        assert episode.log_prob.dtype == np.float32
+
+
 def test_hidden_state_starts_anew_with_every_episode():
     episodes, _, _ = collect()
     for episode in episodes:

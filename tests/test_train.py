@@ -9,7 +9,8 @@ import pytest
 
 from emu.errors import CheckpointError, EmuError, EnvError
 from emu.metrics import read_rows
-from emu.train import Stopped, Trainer, last_test, read_config, resume, run_folder, train
+from emu.run_folder import last_test, read_config, run_folder
+from emu.train import Stopped, Trainer, resume, train
 from toys import flip_byte, silent, tiny_config
 
 

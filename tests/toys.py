@@ -70,6 +70,8 @@ def length_of(name: Any) -> Any:
 class CountingLearner:
     """Acts by how many slots its carry has lived through: action t % ACTIONS in step t of every episode."""
 
+    on_policy = True
+
     def init(self, key: Any) -> Any:
         return {"unused": jnp.zeros(1)}
 
@@ -83,11 +85,15 @@ class CountingLearner:
         action = jnp.broadcast_to(carry[:, None] % ACTIONS, (carry.shape[0], 2))
         return action.astype(jnp.int32), carry + 1
 
+    def log_prob(self, carry: Any) -> Any:
+        """Tells agent and time: -t for the first agent, -t - 1/2 for the second, t counted from 1."""
+        return -carry[:, None] - jnp.array([0.0, 0.5])
+
     def update(self, state: Any, batches: Any, recall: Any, step: Any) -> Any:
         raise NotImplementedError
 
 
-def make_episode(spec: EnvSpec, length: int, number: int = 0) -> Episode:
+def make_episode(spec: EnvSpec, length: int, number: int = 0, log_prob: bool = False) -> Episode:
     """An episode whose every entry tells where it belongs."""
     rng = np.random.default_rng(number)
     n = spec.n_agents
@@ -101,11 +107,13 @@ def make_episode(spec: EnvSpec, length: int, number: int = 0) -> Episode:
         terminated=ends & (number % 2 == 0),
         truncated=ends & (number % 2 == 1),
         won=np.asarray(number % 2 == 0),
+        log_prob=rng.normal(size=(length, n)).astype(np.float32) if log_prob else None,
     )
 
 
 def same_episode(a: Episode, b: Episode) -> bool:
-    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    pairs = [(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True)]  # also of None
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)
 
 
 TINY: dict[str, Any] = {

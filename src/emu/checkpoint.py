@@ -30,7 +30,7 @@ import numpy as np
 
 from emu.errors import CheckpointError
 from emu.replay import Replay
-from emu.types import Episode, PyTree
+from emu.types import DONE, SEEN, Episode, PyTree
 
 STEP_DIGITS = 12
 
@@ -110,7 +110,8 @@ def load_part(folder: Path, like: PyTree) -> PyTree:
 
 
 def _write_segment(path: Path, episodes: list[Episode]) -> None:
-    arrays = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in Episode._fields[:-1]}
+    names = episodes[0].kept(SEEN + DONE)
+    arrays = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in names}
     arrays["won"] = np.array([bool(e.won) for e in episodes])
     arrays["lengths"] = np.array([e.length for e in episodes])
     temporary = path.with_suffix(".part")
@@ -127,8 +128,8 @@ def _read_segment(path: Path) -> Iterator[Episode]:
     step = shown = 0
     for index, length in enumerate(arrays["lengths"].tolist()):
         seen, done = slice(shown, shown + length + 1), slice(step, step + length)
-        wide = {name: arrays[name][seen].copy() for name in ("obs", "state", "avail")}
-        narrow = {name: arrays[name][done].copy() for name in ("action", "reward", "terminated", "truncated")}
+        wide = {name: arrays[name][seen].copy() for name in SEEN}
+        narrow = {name: arrays[name][done].copy() for name in DONE if name in arrays}
         yield Episode(**wide, **narrow, won=arrays["won"][index])
         shown, step = shown + length + 1, step + length
 

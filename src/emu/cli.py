@@ -45,7 +45,8 @@ def train_command(words: list[str]) -> int:
     default = preset(_peek(words, "--algo", Config.algo), _peek(words, "--env", Config.env))
     parsed = tyro.cli(TrainArgs, prog="emu train", args=words, default=TrainArgs(default))
     from emu.console import Progress
-    from emu.train import run_folder, train
+    from emu.run_folder import run_folder
+    from emu.train import train
 
     folder = parsed.run_dir or run_folder(parsed.config)
     return _finish(folder, lambda: train(parsed.config, folder, Progress(quiet=parsed.quiet)))

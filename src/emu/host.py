@@ -69,9 +69,11 @@ class Host:
         epsilon: Array,
         key: Array,
         tick: Array,
-    ) -> tuple[Array, PyTree]:
+    ) -> tuple[dict[str, Array], PyTree]:
         carry = choose(fresh, self.learner.initial_carry(fresh.shape[0]), carry)
-        return self.learner.act(policy, carry, obs, avail, epsilon, jax.random.fold_in(key, tick))
+        action, carry = self.learner.act(policy, carry, obs, avail, epsilon, jax.random.fold_in(key, tick))
+        log_prob = self.learner.log_prob(carry)
+        return {"action": action} | ({} if log_prob is None else {"log_prob": log_prob}), carry
 
 
 class Group:
@@ -104,15 +106,20 @@ class Group:
         self._require_sound(fine)
         return fine
 
-    def act(self, policy: PyTree, fresh: np.ndarray, epsilon: float, key: np.ndarray, tick: int) -> np.ndarray:
-        """Joint actions of all rows, also written onto the board; `fresh` rows have forgotten what came before."""
+    def act(
+        self, policy: PyTree, fresh: np.ndarray, epsilon: float, key: np.ndarray, tick: int
+    ) -> dict[str, np.ndarray]:
+        """Joint actions of all rows, also written onto the board; `fresh` rows have forgotten what came before.
+
+        Returned by the names that a slot has for what is done.
+        """
         obs, avail = self.now.obs, self.now.avail
-        action, self.carry = self.host.act(
+        done, self.carry = self.host.act(
             policy, self.carry, fresh, obs, avail, np.float32(epsilon), key, np.int32(tick)
         )
-        action = np.asarray(action)
-        self.host.pool.board.action[self.places] = action
-        return action
+        done = jax.device_get(done)
+        self.host.pool.board.action[self.places] = done["action"]
+        return done
 
     def _require_sound(self, fine: np.ndarray) -> None:
         """Refuse what no learner should see: NaN, infinity, an agent that cannot act."""
@@ -196,6 +203,7 @@ class HostRollout(SlotStream):
             *flags,
             last=np.zeros(shape, bool),
             sound=np.ones(shape, bool),
+            log_prob=np.zeros((*shape, n), np.float32) if self.host.learner.on_policy else None,
         )
         return slots, np.zeros(shape, bool)
 
@@ -207,9 +215,9 @@ class HostRollout(SlotStream):
         for worker, rows in group.rows:
             if over[rows].any():
                 self.host.pool.praise(worker)
-        action = group.act(policy, group.orders != STEP, epsilon, self.book.key, int(self.book.tick[0]))
+        done = group.act(policy, group.orders != STEP, epsilon, self.book.key, int(self.book.tick[0]))
         self.book.tick[0] += 1
-        part.keep(action, over, ~fine)
+        part.keep(done, over, ~fine)
         orders = np.full(len(group.places), STEP, np.int64)
         anew = over | ~fine
         orders[anew] = self._seeds(group.places[anew])
@@ -262,10 +270,10 @@ class Part:
             getattr(slots, name)[row, places] = np.where(stepped, value, np.zeros_like(value))
         return np.logical_or(slots.terminated[row, places], slots.truncated[row, places])
 
-    def keep(self, action: np.ndarray, over: np.ndarray, lost: np.ndarray) -> None:
+    def keep(self, done: dict[str, np.ndarray], over: np.ndarray, lost: np.ndarray) -> None:
         """Open the next slots: what the board shows now and what is done about it."""
         now = self.group.now
-        self.seen = {"obs": now.obs, "state": now.state, "avail": now.avail, "action": action}
+        self.seen = {"obs": now.obs, "state": now.state, "avail": now.avail, **done}
         self.last, self.lost = over, lost
 
 

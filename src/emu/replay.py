@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+import jax
 import numpy as np
 
 from emu.envs.base import EnvSpec
 from emu.errors import ConfigError
-from emu.types import Batch, Episode
+from emu.types import DONE, SEEN, Batch, Episode
 
 
 def bucket_lengths(limit: int, count: int) -> tuple[int, ...]:
@@ -22,7 +23,7 @@ def bucket_lengths(limit: int, count: int) -> tuple[int, ...]:
 
 
 def bytes_per_step(spec: EnvSpec) -> int:
-    """Bytes one step of an episode takes in the replay."""
+    """Bytes one step of an episode takes in the replay (without log-probabilities, which few learners keep)."""
     floats = spec.n_agents * spec.obs_dim + spec.state_dim + 1
     return 4 * floats + spec.n_agents * spec.n_actions + 4 * spec.n_agents + 2
 
@@ -77,6 +78,12 @@ class Replay:
         chosen = rng.choice(len(self._ring), size=size, replace=False)
         return [self._ring[i] for i in chosen]
 
+    def take(self, size: int) -> list[Episode]:
+        """The `size` oldest episodes, which leave the replay."""
+        taken = [self._ring.popleft() for _ in range(size)]
+        self.nbytes -= sum(episode.nbytes for episode in taken)
+        return taken
+
     def length_for(self, episodes: Iterable[Episode]) -> int:
         """The smallest allowed batch length that holds the longest of these episodes."""
         longest = max(episode.length for episode in episodes)
@@ -95,16 +102,15 @@ class Replay:
             terminated=np.zeros((size, length), bool),
             truncated=np.zeros((size, length), bool),
             filled=np.zeros((size, length), bool),
+            log_prob=None if episodes[0].log_prob is None else np.zeros((size, length, n), np.float32),
         )
         for row, episode in enumerate(episodes):
-            steps = episode.length
-            for name in Episode._fields[:-1]:  # all but `won`
-                source = getattr(episode, name)
+            for name, source in episode.kept(SEEN + DONE).items():
                 getattr(batch, name)[row, : len(source)] = source
-            batch.filled[row, :steps] = True
+            batch.filled[row, : episode.length] = True
         return batch
 
 
 def stack(batches: Sequence[Batch]) -> Batch:
     """Several batches along a new leading axis; they must have one length."""
-    return Batch(*(np.stack(parts) for parts in zip(*batches, strict=True)))
+    return jax.tree.map(lambda *parts: np.stack(parts), *batches)

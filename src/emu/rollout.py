@@ -23,7 +23,7 @@ from emu.envs.base import Env, EnvSpec, HostEnv
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.runtime import DATA, Devices
-from emu.types import Array, Episode, Outcome, PyTree
+from emu.types import DONE, SEEN, Array, Episode, Outcome, PyTree
 
 
 class RolloutState(NamedTuple):
@@ -48,6 +48,7 @@ class Slot(NamedTuple):
     won: Array
     last: Array  # this slot only shows the end of an episode
     sound: Array  # everything finite, every agent has an available action
+    log_prob: Array | None = None  # of the actions, where the learner keeps it
 
 
 class SlotStream:
@@ -92,17 +93,17 @@ class SlotStream:
         def field(name: str) -> np.ndarray:
             return np.concatenate([getattr(slots, name)[rows, copy] for slots, rows in pieces])
 
-        won = np.asarray(field("won")[:-1].any())
-        wide = {name: field(name) for name in ("obs", "state", "avail")}
-        narrow = {name: field(name)[:-1] for name in ("action", "reward", "terminated", "truncated")}
-        return Episode(**wide, **narrow, won=won)
+        seen = {name: field(name) for name in SEEN}
+        done = {name: field(name)[:-1] for name in DONE if getattr(self.stream[0], name) is not None}
+        return Episode(**seen, **done, won=np.asarray(field("won")[:-1].any()))
 
     def save(self) -> dict[str, np.ndarray]:
         """The unfinished episodes' slots, as plain arrays."""
         arrays: dict[str, np.ndarray] = {"begun": self.begun}
         if self.stream:
-            for name in Slot._fields:
-                arrays[name] = np.concatenate([getattr(slots, name) for slots in self.stream])
+            for name, first in self.stream[0]._asdict().items():
+                if first is not None:
+                    arrays[name] = np.concatenate([getattr(slots, name) for slots in self.stream])
         return arrays
 
     def load(self, arrays: dict[str, Any]) -> None:
@@ -110,8 +111,8 @@ class SlotStream:
         self.stream = []
         if "obs" in arrays:
             count = len(arrays["obs"]) // self.chunk
-            fields = [np.split(np.asarray(arrays[name]), count) for name in Slot._fields]
-            self.stream = [Slot(*parts) for parts in zip(*fields, strict=True)]
+            fields = {name: np.split(np.asarray(arrays[name]), count) for name in Slot._fields if name in arrays}
+            self.stream = [Slot(**{name: parts[i] for name, parts in fields.items()}) for i in range(count)]
 
 
 class Rollout(SlotStream):
@@ -178,6 +179,7 @@ class Rollout(SlotStream):
                 *outcome,
                 last,
                 self._sound(obs, features, avail, outcome.reward),
+                self.learner.log_prob(carry),
             )
             following = RolloutState(
                 choose(last, renewed, stepped),

@@ -169,7 +169,8 @@ def read_snapshot(path: Path) -> Snapshot:
 def snapshot_of(run: Path) -> Path:
     """The snapshot of a run as its newest checkpoint left it, for runs that took none while they trained."""
     from emu.console import Progress
-    from emu.train import Trainer, read_config
+    from emu.run_folder import read_config
+    from emu.train import Trainer
 
     config: Config = replace(read_config(run), {"devices": 1})
     if not any(path.name.isdigit() for path in (run / "checkpoints").glob("*")):

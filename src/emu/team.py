@@ -13,8 +13,8 @@ from emu.checkpoint import load_best
 from emu.config import Config
 from emu.envs.base import Env
 from emu.learners.base import Learner
+from emu.run_folder import read_config
 from emu.runtime import Devices, configure_cpu_devices
-from emu.train import read_config
 from emu.types import PyTree
 
 

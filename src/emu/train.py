@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -21,15 +20,23 @@ import numpy as np
 from emu import envs
 from emu.algorithms import build_keeper, build_learner, build_photographer
 from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
-from emu.config import Config, from_dict, replace, to_dict
+from emu.config import Config, replace
 from emu.console import Progress
 from emu.envs.checker import check_shapes
 from emu.errors import EmuError
 from emu.host import HostEvaluator
-from emu.metrics import Means, MetricsWriter, read_rows
+from emu.metrics import Means, MetricsWriter
 from emu.players import build_players
 from emu.provenance import provenance
 from emu.replay import Replay, stack
+from emu.run_folder import (
+    holds_more_than_a_beginning,
+    last_test,
+    read_config,
+    remove_if_empty,
+    run_folder,
+    write_config,
+)
 from emu.runtime import Devices, configure_cpu_devices
 from emu.types import Episode
 
@@ -132,8 +139,11 @@ class Trainer:
         if self.keeper:
             self.keeper.remember(episodes)
         self.replay.add(episodes)
-        if len(self.replay) >= self.config.learner.batch_size:
-            self.counters.owed += len(episodes) * self.config.learner.updates_per_episode
+        learner, held = self.config.learner, len(self.replay)
+        if self.learner.on_policy:
+            self.counters.owed = held // learner.batch_size
+        elif held >= learner.batch_size:
+            self.counters.owed += len(episodes) * learner.updates_per_episode
         self.seconds["memory"] += time.perf_counter() - started
 
     def settle(self) -> None:
@@ -152,10 +162,14 @@ class Trainer:
     def draw(self, count: int) -> list[list[list[Episode]]]:
         """Episodes of the next `count` updates, by call: all in one if they have one length, else one by one.
 
-        A batch is never padded because of a longer one that happens to be drawn with it.
+        A batch is never padded because of a longer one that happens to be drawn with it. What a learner on policy draws
+        is gone: no episode is used in two updates.
         """
         size, first = self.config.learner.batch_size, self.counters.updates
-        groups = [self.replay.sample(size, self.config.seed, first + k) for k in range(count)]
+        if self.learner.on_policy:
+            groups = [self.replay.take(size) for _ in range(count)]
+        else:
+            groups = [self.replay.sample(size, self.config.seed, first + k) for k in range(count)]
         same = len({self.replay.length_for(group) for group in groups}) == 1
         return [groups] if same else [[group] for group in groups]
 
@@ -300,30 +314,11 @@ class Trainer:
         return state["metrics_bytes"]
 
 
-def run_folder(config: Config, root: Path = Path("runs")) -> Path:
-    """Where a run goes unless told otherwise."""
-    return root / config.env.replace("/", "-").replace(":", "-") / f"{config.algo}-seed{config.seed}"
-
-
-def read_config(folder: Path) -> Config:
-    path = folder / "config.json"
-    if not path.exists():
-        raise EmuError(f"{folder} is not a run folder: it has no config.json. `emu train` makes one.")
-    try:
-        return from_dict(json.loads(path.read_text()))
-    except (EmuError, ValueError, OSError) as error:
-        raise EmuError(f"{path} cannot be used: {error}") from error
-
-
-def write_config(folder: Path, config: Config) -> None:
-    replace_json(folder / "config.json", to_dict(config), indent=2)
-
-
 def train(config: Config, folder: Path | None = None, progress: Progress | None = None) -> dict[str, float]:
     """Start a run. The folder must not exist (or be empty, or hold a run that never began)."""
     configure_cpu_devices(config.devices)
     folder, progress = folder or run_folder(config), progress or Progress()
-    if _holds_more_than_a_beginning(folder):
+    if holds_more_than_a_beginning(folder):
         raise EmuError(
             f"{folder} already exists. Go on with it (`emu resume {folder}`), choose another (`--run-dir`), "
             "or remove it."
@@ -342,7 +337,7 @@ def train(config: Config, folder: Path | None = None, progress: Progress | None 
     finally:
         if not (folder / "config.json").exists():  # a bad configuration leaves nothing behind
             (folder / ".lock").unlink(missing_ok=True)
-            _remove_if_empty(folder / "replay", folder / "checkpoints", folder)
+            remove_if_empty(folder / "replay", folder / "checkpoints", folder)
         lock.release()
 
 
@@ -371,12 +366,6 @@ def resume(folder: Path, steps: int | None = None, progress: Progress | None = N
         lock.release()
 
 
-def last_test(folder: Path) -> dict[str, float]:
-    """The values of a run's last test."""
-    tests = [row for row in read_rows(folder) if "test_return" in row]
-    return {name: value for name, value in tests[-1].items() if name != "step"} if tests else {}
-
-
 def _run(trainer: Trainer, keep_bytes: int) -> dict[str, float]:
     """Run with Ctrl-C and SIGTERM turned into a save at the end of the current chunk."""
 
@@ -395,20 +384,3 @@ def _run(trainer: Trainer, keep_bytes: int) -> dict[str, float]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _holds_more_than_a_beginning(folder: Path) -> bool:
-    """Whether a folder holds anything but what a process killed before the first step leaves."""
-    if not folder.is_dir():
-        return folder.exists()
-    begun = {".lock", "meta.json", ".meta.json.part", ".config.json.part"}
-    return any(
-        any(path.iterdir()) if path.name in ("checkpoints", "replay") and path.is_dir() else path.name not in begun
-        for path in folder.iterdir()
-    )
-
-
-def _remove_if_empty(*folders: Path) -> None:
-    for folder in folders:
-        if folder.exists() and not any(folder.iterdir()):
-            folder.rmdir()

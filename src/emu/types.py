@@ -13,10 +13,12 @@ Time alignment, written once:
     reward         r_0      r_1      r_2             r_T-1                 T entries
     terminated      0        0        0                x                   T entries
     truncated       0        0        0                y                   T entries
+    log_prob       l_0      l_1      l_2             l_T-1                 T entries, or None
 
 `reward[t]`, `terminated[t]` and `truncated[t]` are what followed `action[t]`, taken in `state[t]`, and led to
 `state[t+1]`. `terminated` means the task ended: nothing follows, so nothing is bootstrapped. `truncated` means only
 that the clock ran out: the value of `state[t+1]` still counts. They are never folded into one "done".
+`log_prob[t]` says how likely `action[t]` was when it was chosen; it is None unless the learner asks for it.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ import numpy as np
 
 Array = Any  # a numpy or a JAX array; shapes are in the docstrings
 PyTree = Any
+
+SEEN = ("obs", "state", "avail")  # fields of an episode with T+1 entries
+DONE = ("action", "reward", "terminated", "truncated", "log_prob")  # fields with T entries
 
 
 class Episode(NamedTuple):
@@ -40,6 +45,7 @@ class Episode(NamedTuple):
     terminated: np.ndarray  # (T,) bool
     truncated: np.ndarray  # (T,) bool
     won: np.ndarray  # () bool
+    log_prob: np.ndarray | None = None  # (T, N) float32: how likely each agent's action was when it was chosen
 
     @property
     def length(self) -> int:
@@ -47,7 +53,11 @@ class Episode(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return sum(field.nbytes for field in self)
+        return sum(field.nbytes for field in self if field is not None)
+
+    def kept(self, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+        """The fields of these names that this episode has."""
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 class Batch(NamedTuple):
@@ -61,6 +71,7 @@ class Batch(NamedTuple):
     terminated: Array  # (B, T) bool
     truncated: Array  # (B, T) bool
     filled: Array  # (B, T) bool
+    log_prob: Array | None = None  # (B, T, N) float32
 
 
 class Outcome(NamedTuple):

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from emu.config import Config
+from emu.run_folder import write_config
 from emu.study.plan import Planned
 from emu.study.sweep import Ended
-from emu.train import write_config
 
 
 def complete(folder: Path, config: Config, step: int | None = None, win: float = 1.0) -> None:

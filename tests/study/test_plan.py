@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from emu.checkpoint import replace_json
 from emu.config import to_dict
 from emu.errors import ConfigError, EmuError
+from emu.run_folder import write_config
 from emu.study.plan import (
     Plan,
     Planned,
@@ -21,7 +22,6 @@ from emu.study.plan import (
     standing,
     write_study,
 )
-from emu.train import write_config
 
 from .fakes import complete
 

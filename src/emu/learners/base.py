@@ -14,6 +14,8 @@ from emu.types import Array, Batch, PyTree
 class Learner(Protocol):
     """An algorithm as the loop sees it."""
 
+    on_policy: bool  # learn from the newest episodes only, from each in one update; else from samples of the replay
+
     def init(self, key: Array) -> PyTree:
         """Parameters, targets, optimiser states and counters, as one pytree."""
         ...
@@ -29,7 +31,14 @@ class Learner(Protocol):
     def act(
         self, policy: PyTree, carry: PyTree, obs: Array, avail: Array, epsilon: Array, key: Array
     ) -> tuple[Array, PyTree]:
-        """Joint actions (E, N) for observations (E, N, O) and availability (E, N, A)."""
+        """Joint actions (E, N) for observations (E, N, O) and availability (E, N, A); greedy ones if epsilon is 0."""
+        ...
+
+    def log_prob(self, carry: PyTree) -> Array | None:
+        """Log-probabilities (E, N) of the actions that `act` returned with this carry, to be kept with the episode.
+
+        None unless the learner is on policy: nobody else asks for them.
+        """
         ...
 
     def update(

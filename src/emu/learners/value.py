@@ -41,6 +41,8 @@ class Carry(NamedTuple):
 
 
 class ValueLearner:
+    on_policy = False
+
     def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
         self.config, self.spec, self.terms = config.learner, spec, tuple(terms)
         self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
@@ -91,6 +93,9 @@ class ValueLearner:
         q, hidden = self.agent.apply(policy, carry.hidden, obs, carry.last_action, method="step")
         action = epsilon_greedy(q, avail, epsilon, key)
         return action, Carry(hidden, jax.nn.one_hot(action, self.spec.n_actions))
+
+    def log_prob(self, carry: Carry) -> None:
+        """Not needed: what was done is judged by its target alone."""
 
     # What follows runs inside one compiled program, on each device's share of every batch.
 

@@ -21,7 +21,7 @@ from emu.config import Config, to_dict
 from emu.errors import ConfigError, EmuError
 from emu.metrics import read_rows
 from emu.presets import preset
-from emu.train import read_config
+from emu.run_folder import read_config
 
 # One device per run: what a run computes then does not depend on how many run side by side.
 ALONE: dict[str, Any] = {"devices": 1, "tensorboard": False}

@@ -16,7 +16,7 @@ import numpy as np
 from emu.config import Config, to_dict
 from emu.errors import EmuError, did_you_mean
 from emu.metrics import read_rows
-from emu.train import read_config
+from emu.run_folder import read_config
 
 WIN_RATE = "test_win_rate"
 
