@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import ConfigError
-from emu.replay import Replay, bucket_lengths, bytes_per_step, stack
+from emu.replay import Replay, bucket_lengths, stack
 from toys import CountingEnv, make_episode, same_episode
 
 SPEC = CountingEnv().spec
-LONGEST = bytes_per_step(SPEC) * (SPEC.episode_limit + 1)
+LONGEST = SPEC.step_bytes * (SPEC.episode_limit + 1)
 lengths = st.lists(st.integers(1, SPEC.episode_limit), max_size=40)
 
 
@@ -51,7 +51,7 @@ def test_since_gives_the_tail_from_a_number_on(number):
 
 def test_bytes_of_an_episode_are_what_the_bound_is_reckoned_with():
     longest = make_episode(SPEC, SPEC.episode_limit)
-    assert longest.nbytes <= LONGEST < longest.nbytes + 2 * bytes_per_step(SPEC)
+    assert longest.nbytes <= LONGEST < longest.nbytes + 2 * SPEC.step_bytes
 
 
 def test_a_bound_below_one_episode_is_refused():
@@ -93,6 +93,7 @@ def test_batches_are_padded_with_zeros_and_open_actions():
             assert not getattr(batch, name)[row, steps:].any()
         assert batch.filled[row].tolist() == [t < steps for t in range(5)]
         assert batch.avail[row, steps + 1 :].all()
+        assert batch.time[row].tolist() == [0, 1, 2, 3, 4]
         assert not batch.obs[row, steps + 1 :].any() and not batch.state[row, steps + 1 :].any()
 
 
@@ -119,6 +120,18 @@ def test_stack_puts_batches_along_a_new_axis():
     stacked = stack(batches)
     assert stacked.obs.shape == (2, 1, 4, 2, SPEC.obs_dim)
     np.testing.assert_array_equal(stacked.reward[1], batches[1].reward)
+
+
+@pytest.mark.parametrize(("lengths", "calls"), [((5, 5, 5), [3]), ((5, 7, 5), [1, 1, 1])])
+def test_a_batch_is_not_padded_because_of_its_neighbours(monkeypatch, lengths, calls):
+    replay = Replay(SPEC, 20, 10**6)
+    replay.add(make_episode(SPEC, 2 + n % 2, n) for n in range(20))
+    remaining = iter(lengths)
+    monkeypatch.setattr(replay, "length_for", lambda group: next(remaining))
+    drawn = replay.draw(4, 3, 10, 3)
+    assert [len(batches.reward) for batches in drawn] == calls
+    rewards = [batches.reward[u, :, 0].tolist() for batches in drawn for u in range(len(batches.reward))]
+    assert rewards == [[float(e.reward[0]) for e in replay.sample(4, 3, 10 + k)] for k in range(3)]
 
 
 def filled_replay(count=200):

@@ -68,19 +68,6 @@ def test_every_collected_episode_earns_its_updates(tmp_path, per_episode, per_ca
     assert counters["updates"] > 20 and 0 <= counters["owed"] < per_call
 
 
-@pytest.mark.parametrize(("lengths", "calls"), [((12, 12, 12), [3]), ((12, 6, 12), [1, 1, 1])])
-def test_a_batch_is_not_padded_because_of_its_neighbours(tmp_path, monkeypatch, lengths, calls):
-    trainer = Trainer(tiny_config(steps=600), tmp_path, silent())
-    trainer.run()
-    remaining = iter(lengths)
-    monkeypatch.setattr(trainer.replay, "length_for", lambda group: next(remaining))
-    drawn = trainer.draw(3)
-    assert [len(groups) for groups in drawn] == calls
-    size, seed, updates = trainer.config.learner.batch_size, trainer.config.seed, trainer.counters.updates
-    in_turn = [trainer.replay.sample(size, seed, updates + k) for k in range(3)]
-    assert [id(e) for groups in drawn for group in groups for e in group] == [id(e) for group in in_turn for e in group]
-
-
 def test_nothing_is_compiled_twice(tmp_path):
     trainer = Trainer(tiny_config(**{"learner.length_buckets": 2, "steps": 600}), tmp_path, silent())
     trainer.run()

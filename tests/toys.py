@@ -98,11 +98,14 @@ def make_episode(spec: EnvSpec, length: int, number: int = 0, log_prob: bool = F
     rng = np.random.default_rng(number)
     n = spec.n_agents
     ends = np.arange(length) == length - 1
+    obs = rng.normal(size=(length + 1, n, spec.obs_dim)).astype(np.float32)
+    state = rng.normal(size=(length + 1, spec.state_dim)).astype(np.float32)
+    continuous = rng.uniform(-1, 1, (length, n, spec.action_dim)).astype(np.float32)
     return Episode(
-        obs=rng.normal(size=(length + 1, n, spec.obs_dim)).astype(np.float32),
-        state=rng.normal(size=(length + 1, spec.state_dim)).astype(np.float32),
+        obs=obs,
+        state=obs[:, 0] if spec.state_is_obs else state,
         avail=rng.random((length + 1, n, spec.n_actions)) < 0.7,
-        action=rng.integers(0, spec.n_actions, (length, n), dtype=np.int32),
+        action=continuous if spec.action_dim else rng.integers(0, spec.n_actions, (length, n), dtype=np.int32),
         reward=(number + np.arange(length) / 64).astype(np.float32),
         terminated=ends & (number % 2 == 0),
         truncated=ends & (number % 2 == 1),

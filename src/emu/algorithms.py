@@ -1,4 +1,4 @@
-"""From a configuration to a learner: which mixer and which terms it is made of."""
+"""From a configuration to the pieces of a run: its learner and terms, its replay, its memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from emu.learners.curiosity import Curiosity
 from emu.learners.diversity import Diversity, OwnHeadPenalty
 from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, EpisodicIncentive
 from emu.learners.value import ValueLearner
+from emu.replay import Replay
 from emu.runtime import Devices
+from emu.transitions import Transitions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +40,14 @@ def build_terms(config: Config, spec: EnvSpec) -> list[Term]:
     if memory.use == "control":
         terms.append(EpisodicControl(gamma, memory.control_weight))
     return terms
+
+
+def build_replay(config: Config, spec: EnvSpec) -> Replay | Transitions:
+    """What keeps episodes for learning, and draws batches of what the learner learns from."""
+    kept, max_bytes = config.replay, int(config.replay.gigabytes * 1e9)
+    if kept.unit == "steps":
+        return Transitions(spec, kept.steps, max_bytes)
+    return Replay(spec, kept.episodes, max_bytes, config.learner.length_buckets)
 
 
 def build_keeper(config: Config, spec: EnvSpec) -> MemoryKeeper | None:

@@ -30,6 +30,7 @@ import numpy as np
 
 from emu.errors import CheckpointError
 from emu.replay import Replay
+from emu.transitions import Transitions
 from emu.types import DONE, SEEN, Episode, PyTree
 
 STEP_DIGITS = 12
@@ -154,7 +155,7 @@ class Checkpoints:
         tree: PyTree,
         arrays: dict[str, np.ndarray],
         state: dict[str, Any],
-        replay: Replay,
+        replay: Replay | Transitions,
         save_memory: Callable[[Path], None] | None = None,
     ) -> Path:
         """Write one checkpoint; on any failure the earlier ones stay as they were."""
@@ -189,7 +190,7 @@ class Checkpoints:
         return final
 
     def load(
-        self, like: PyTree, replay: Replay, warn: Callable[[str], None]
+        self, like: PyTree, replay: Replay | Transitions, warn: Callable[[str], None]
     ) -> tuple[PyTree, dict, dict, Path]:
         """The newest checkpoint that is whole: its tree, rollout arrays, state and folder. Refills the replay."""
         for step in reversed(self.steps()):
@@ -223,7 +224,7 @@ class Checkpoints:
             arrays = dict(stored)
         return load_tree(folder / "tree", like), arrays, state, episodes
 
-    def _save_replay(self, replay: Replay) -> None:
+    def _save_replay(self, replay: Replay | Transitions) -> None:
         """Write the episodes that no segment holds yet; forget segments whose episodes have all left the ring."""
         live = [s for s in self.segments if s["first"] + s["count"] > replay.first]
         next_number = max([replay.first] + [s["first"] + s["count"] for s in live])

@@ -56,6 +56,7 @@ class RolloutConfig:
     epsilon_start: float = 1.0  # exploration at the first step
     epsilon_end: float = 0.05  # exploration after `epsilon_steps`
     epsilon_steps: int = 50_000  # environment steps over which exploration falls linearly
+    random_steps: int = 0  # environment steps of random actions at the start; nothing is learned before their end
     workers: int = 0  # processes that run Python environments; 0: one per core
     timeout: float = 120.0  # seconds a worker may take to answer (to start included) before it is replaced
     max_failures: int = 5  # failures of a worker in a row, without an episode finished between, that end the run
@@ -67,22 +68,24 @@ class RolloutConfig:
             "rollout.workers must not be negative, rollout.timeout be positive, rollout.max_failures at least 1.",
         )
         check(
-            0 <= self.epsilon_end <= self.epsilon_start <= 1 and self.epsilon_steps >= 1,
-            "rollout.epsilon needs 0 <= end <= start <= 1 and steps >= 1.",
+            0 <= self.epsilon_end <= self.epsilon_start <= 1 and self.epsilon_steps >= 1 and self.random_steps >= 0,
+            "rollout.epsilon needs 0 <= end <= start <= 1 and steps >= 1; rollout.random_steps must not be negative.",
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig:
-    """Episodes kept for learning."""
+    """Episodes kept for learning; the oldest make room for the newest."""
 
-    episodes: int = 5_000  # the oldest episode makes room for the newest
+    unit: Literal["episodes", "steps"] = "episodes"  # what a batch is made of: whole episodes, or single steps of them
+    episodes: int = 5_000  # episodes kept, where batches are made of them
+    steps: int = 1_000_000  # steps kept, where batches are made of them
     gigabytes: float = 4.0  # bound on what the episodes may hold, whatever their number
 
     def __post_init__(self) -> None:
         check(
-            self.episodes >= 1 and self.gigabytes > 0,
-            "replay.episodes and replay.gigabytes must be positive.",
+            min(self.episodes, self.steps) >= 1 and self.gigabytes > 0,
+            "replay.episodes, replay.steps and replay.gigabytes must be positive.",
         )
 
 
@@ -130,8 +133,9 @@ class LearnerConfig:
     rmsprop_decay: float = 0.99  # PyTorch's alpha
     rmsprop_eps: float = 1e-5  # added outside the root, as PyTorch does
     max_grad_norm: float = 10.0  # gradients longer than this are scaled down to it
-    batch_size: int = 32  # episodes per update
+    batch_size: int = 32  # episodes (or steps: replay.unit) per update
     updates_per_episode: int = 1  # n_circle: updates for every episode collected
+    updates_per_step: float = 0.0  # further updates for every step of the episodes collected
     updates_per_call: int = 1  # updates that one compiled call does; owed ones wait until so many are due
     target_interval: int = 200  # collected episodes between hard copies into the target network
     double_q: bool = True  # choose the next action by the online network, value it by the target network
@@ -148,10 +152,13 @@ class LearnerConfig:
             "learner.rmsprop_decay in [0, 1), rmsprop_eps positive.",
         )
         check(
-            min(self.batch_size, self.updates_per_episode, self.updates_per_call, self.target_interval) >= 1
-            and 1 <= self.length_buckets <= 16,
-            "learner.batch_size, updates_per_episode, updates_per_call, target_interval >= 1; "
-            "1 <= length_buckets <= 16.",
+            min(self.batch_size, self.updates_per_call, self.target_interval) >= 1 and 1 <= self.length_buckets <= 16,
+            "learner.batch_size, updates_per_call, target_interval >= 1; 1 <= length_buckets <= 16.",
+        )
+        check(
+            min(self.updates_per_episode, self.updates_per_step) >= 0
+            and self.updates_per_episode + self.updates_per_step > 0,
+            "learner.updates_per_episode and updates_per_step must not be negative, nor both be 0.",
         )
 
 
@@ -191,9 +198,9 @@ class MemoryConfig:
     radius: float = 1.3e-3  # delta; 0: chosen from capacity and dimension
     metric: Literal["l2", "linf"] = "l2"  # distance between keys
     half_precision: bool = False  # keep states in float16
-    return_threshold: float | None = None  # R_thr: what makes an episode desirable where there is no goal
+    return_threshold: float | None = None  # R_thr: from which return on an episode is desirable; None: when it is won
     return_quantile: float | None = None  # instead: the quantile of the last 1,000 returns that an episode must reach
-    rejudge: bool = False  # without a goal: at every embedder interval, memories at or above the mean H are desirable
+    rejudge: bool = False  # at every embedder interval, memories at or above the mean H become the desirable ones
     count_new_desirable: bool = True  # a new desirable memory counts as one desirable visit
     backward_propagation: bool = False  # authors' code: after a desirable match the rest of the episode is desirable
     optimistic: bool = False  # the incentive goes by desirability itself instead of its frequency
@@ -340,9 +347,10 @@ class Config:
             f"steps must lie between 1 and {2**31 - 1}, log_interval be at least 1.",
         )
         check(self.devices >= 0, "devices must not be negative.")
+        kept = getattr(self.replay, self.replay.unit)
         check(
-            self.learner.batch_size <= self.replay.episodes,
-            f"learner.batch_size ({self.learner.batch_size}) exceeds replay.episodes ({self.replay.episodes}): "
+            self.learner.batch_size <= kept,
+            f"learner.batch_size ({self.learner.batch_size}) exceeds replay.{self.replay.unit} ({kept}): "
             "no batch could ever be drawn. Lower the one or raise the other.",
         )
         check(

@@ -14,8 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from emu.replay import bytes_per_step
-
 if TYPE_CHECKING:
     from emu.config import Config
     from emu.train import Trainer
@@ -52,15 +50,12 @@ class Progress:
     def header(self, config: Config, trainer: Trainer) -> None:
         """What is about to run, and how much memory it may take."""
         spec = trainer.env.spec
-        bound = min(
-            config.replay.gigabytes * 1e9,
-            bytes_per_step(spec) * (spec.episode_limit + 1) * config.replay.episodes,
-        )
         table = Table.grid(padding=(0, 2))
         table.add_row("algorithm", f"[bold]{config.algo}[/] on [bold]{config.env}[/], seed {config.seed}")
-        sizes = f"{spec.n_agents} agents, {spec.n_actions} actions, observation {spec.obs_dim}, state {spec.state_dim}"
+        actions = f"actions of {spec.action_dim} numbers" if spec.action_dim else f"{spec.n_actions} actions"
+        sizes = f"{spec.n_agents} agents, {actions}, observation {spec.obs_dim}, state {spec.state_dim}"
         table.add_row("task", f"{sizes}, at most {spec.episode_limit} steps")
-        table.add_row("replay", f"at most {config.replay.episodes:,} episodes and {human_bytes(bound)}")
+        table.add_row("replay", f"at most {trainer.replay} and {human_bytes(trainer.replay.most_bytes)}")
         devices = trainer.learner.shards.mesh.devices.ravel().tolist()
         table.add_row("devices", f"{len(devices)} x {devices[0].platform}")
         table.add_row("folder", str(trainer.folder))

@@ -191,21 +191,12 @@ class HostRollout(SlotStream):
         self.running = True
 
     def _empty_slots(self) -> tuple[Slot, np.ndarray]:
-        spec, shape = self.env.spec, (self.chunk, self.copies)
-        n = spec.n_agents
-        flags = [np.zeros(shape, bool) for _ in range(3)]
-        slots = Slot(
-            np.zeros((*shape, n, spec.obs_dim), np.float32),
-            np.zeros((*shape, spec.state_dim), np.float32),
-            np.zeros((*shape, n, spec.n_actions), bool),
-            np.zeros((*shape, n), np.int32),
-            np.zeros(shape, np.float32),
-            *flags,
-            last=np.zeros(shape, bool),
-            sound=np.ones(shape, bool),
-            log_prob=np.zeros((*shape, n), np.float32) if self.host.learner.on_policy else None,
-        )
-        return slots, np.zeros(shape, bool)
+        shape = (self.chunk, self.copies)
+        fields = {name: np.zeros((*shape, *rest), kind) for name, (rest, kind) in self.env.spec.step_fields.items()}
+        if self.host.learner.on_policy:
+            fields["log_prob"] = np.zeros((*shape, self.env.spec.n_agents), np.float32)
+        won, last, void = (np.zeros(shape, bool) for _ in range(3))
+        return Slot(**fields, won=won, last=last, sound=np.ones(shape, bool)), void
 
     def _round(self, part: Part, policy: PyTree, epsilon: float, slots: Slot, void: np.ndarray, row: int) -> None:
         group, fine = part.group, part.group.hear()

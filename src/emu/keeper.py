@@ -26,7 +26,7 @@ class MemoryKeeper:
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         m, e = config.memory, config.memory.embedder
-        self.rejudges = m.rejudge and not spec.has_goal
+        self.rejudges = m.rejudge
         if not spec.has_goal and m.return_threshold is None and m.return_quantile is None and not m.rejudge:
             raise ConfigError(
                 f"Environment '{spec.name}' has no goal: say with memory.return_threshold from which return on an "
@@ -45,8 +45,8 @@ class MemoryKeeper:
             max_bytes=int(m.gigabytes * 1e9),
             dtype="float16" if m.half_precision else "float32",
             gamma=config.learner.gamma,
-            return_threshold=None if spec.has_goal else m.return_threshold,
-            return_quantile=None if spec.has_goal else m.return_quantile,
+            return_threshold=m.return_threshold,
+            return_quantile=m.return_quantile,
             count_new_desirable=m.count_new_desirable,
             backward_propagation=m.backward_propagation,
             encode=self._encode(),
@@ -61,8 +61,7 @@ class MemoryKeeper:
 
     def recall(self, batches: Batch) -> Recall:
         """What the memory knows of every next state of (U, B, T+1, S) batches; nothing for the padding."""
-        times = np.arange(1, batches.state.shape[2], dtype=np.int32)
-        return self.memory.recall(batches.state[:, :, 1:], np.broadcast_to(times, batches.filled.shape), batches.filled)
+        return self.memory.recall(batches.state[:, :, 1:], batches.time + 1, batches.filled)
 
     def train_if_due(self, step: int) -> dict[str, float] | None:
         """Once every interval: train the embedder on samples of the memory, then re-embed and re-index everything."""

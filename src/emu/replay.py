@@ -22,17 +22,17 @@ def bucket_lengths(limit: int, count: int) -> tuple[int, ...]:
     return tuple(sorted({-(-limit * k // count) for k in range(1, count + 1)}))
 
 
-def bytes_per_step(spec: EnvSpec) -> int:
-    """Bytes one step of an episode takes in the replay (without log-probabilities, which few learners keep)."""
-    floats = spec.n_agents * spec.obs_dim + spec.state_dim + 1
-    return 4 * floats + spec.n_agents * spec.n_actions + 4 * spec.n_agents + 2
+def generator(seed: int, update: int) -> np.random.Generator:
+    """The random numbers of this very update."""
+    key = np.array([seed, update], np.uint64)  # not the counter: neighbouring counters share most of their stream
+    return np.random.Generator(np.random.Philox(key=key))
 
 
 class Replay:
     def __init__(self, spec: EnvSpec, episodes: int, max_bytes: int, buckets: int = 4) -> None:
         self.spec, self.capacity, self.max_bytes = spec, episodes, max_bytes
         self.lengths = bucket_lengths(spec.episode_limit, buckets)
-        longest = bytes_per_step(spec) * (spec.episode_limit + 1)
+        longest = spec.step_bytes * (spec.episode_limit + 1)
         if longest > max_bytes:
             raise ConfigError(
                 f"One episode of '{spec.name}' may take {longest / 1e6:.1f} MB, more than replay.gigabytes allows "
@@ -40,10 +40,21 @@ class Replay:
             )
         self._ring: deque[Episode] = deque()
         self.nbytes = 0
+        self.most_bytes = min(max_bytes, longest * episodes)  # it never holds more
         self.added = 0  # episodes ever added; the ring holds numbers added-len .. added-1
 
     def __len__(self) -> int:
         return len(self._ring)
+
+    def holds(self, size: int) -> bool:
+        """Whether a batch of this size can be drawn."""
+        return len(self._ring) >= size
+
+    def stats(self) -> dict[str, float]:
+        return {"replay_episodes": len(self._ring), "replay_bytes": self.nbytes}
+
+    def __str__(self) -> str:
+        return f"{self.capacity:,} episodes"
 
     @property
     def first(self) -> int:
@@ -73,16 +84,27 @@ class Replay:
 
     def sample(self, size: int, seed: int, update: int) -> list[Episode]:
         """`size` different episodes, drawn for this very update."""
-        key = np.array([seed, update], np.uint64)  # not the counter: neighbouring counters share most of their stream
-        rng = np.random.Generator(np.random.Philox(key=key))
-        chosen = rng.choice(len(self._ring), size=size, replace=False)
+        chosen = generator(seed, update).choice(len(self._ring), size=size, replace=False)
         return [self._ring[i] for i in chosen]
+
+    def draw(self, size: int, seed: int, update: int, count: int) -> list[Batch]:
+        """What `count` updates from this one on learn from, (U, B, ...)."""
+        return self.batches([self.sample(size, seed, update + k) for k in range(count)])
 
     def take(self, size: int) -> list[Episode]:
         """The `size` oldest episodes, which leave the replay."""
         taken = [self._ring.popleft() for _ in range(size)]
         self.nbytes -= sum(episode.nbytes for episode in taken)
         return taken
+
+    def batches(self, groups: Sequence[Sequence[Episode]]) -> list[Batch]:
+        """A batch for each group, (U, B, ...): all in one if they have one length, else one by one.
+
+        A batch is never padded because of a longer one that happens to be drawn with it.
+        """
+        lengths = [self.length_for(group) for group in groups]
+        batches = [self.batch(group, length) for group, length in zip(groups, lengths, strict=True)]
+        return [stack(batches)] if len(set(lengths)) == 1 else [stack([batch]) for batch in batches]
 
     def length_for(self, episodes: Iterable[Episode]) -> int:
         """The smallest allowed batch length that holds the longest of these episodes."""
@@ -91,19 +113,16 @@ class Replay:
 
     def batch(self, episodes: Sequence[Episode], length: int) -> Batch:
         """Side by side, padded to `length`."""
-        spec, size = self.spec, len(episodes)
-        n = spec.n_agents
-        batch = Batch(
-            obs=np.zeros((size, length + 1, n, spec.obs_dim), np.float32),
-            state=np.zeros((size, length + 1, spec.state_dim), np.float32),
-            avail=np.ones((size, length + 1, n, spec.n_actions), bool),
-            action=np.zeros((size, length, n), np.int32),
-            reward=np.zeros((size, length), np.float32),
-            terminated=np.zeros((size, length), bool),
-            truncated=np.zeros((size, length), bool),
-            filled=np.zeros((size, length), bool),
-            log_prob=None if episodes[0].log_prob is None else np.zeros((size, length, n), np.float32),
-        )
+        shape = (len(episodes), length)
+        fields = {
+            name: np.zeros((len(episodes), length + (name in SEEN), *rest), kind)
+            for name, (rest, kind) in self.spec.step_fields.items()
+        }
+        if episodes[0].log_prob is not None:
+            fields["log_prob"] = np.zeros((*shape, self.spec.n_agents), np.float32)
+        time = np.broadcast_to(np.arange(length, dtype=np.int32), shape)
+        batch = Batch(**fields, filled=np.zeros(shape, bool), time=time)
+        batch.avail[...] = True
         for row, episode in enumerate(episodes):
             for name, source in episode.kept(SEEN + DONE).items():
                 getattr(batch, name)[row, : len(source)] = source

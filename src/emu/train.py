@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from emu import envs
-from emu.algorithms import build_keeper, build_learner, build_photographer
+from emu.algorithms import build_keeper, build_learner, build_photographer, build_replay
 from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, replace
 from emu.console import Progress
@@ -28,7 +28,7 @@ from emu.host import HostEvaluator
 from emu.metrics import Means, MetricsWriter
 from emu.players import build_players
 from emu.provenance import provenance
-from emu.replay import Replay, stack
+from emu.replay import Replay
 from emu.run_folder import (
     holds_more_than_a_beginning,
     last_test,
@@ -38,7 +38,7 @@ from emu.run_folder import (
     write_config,
 )
 from emu.runtime import Devices, configure_cpu_devices
-from emu.types import Episode
+from emu.types import Batch, Episode
 
 
 @dataclasses.dataclass
@@ -48,7 +48,7 @@ class Counters:
     step: int = 0  # environment steps
     episodes: int = 0
     updates: int = 0
-    owed: int = 0  # updates that collected episodes have earned and that are still to be done
+    owed: float = 0  # updates that collected episodes have earned and that are still to be done
     tests: int = 0
     logs: int = 0  # training rows written
     snapshots: int = 0  # intervals of which a snapshot of the memory was taken
@@ -71,9 +71,7 @@ class Trainer:
         devices = Devices.of(config.devices)
         self.learner = build_learner(config, spec, devices)
         self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
-        self.replay = Replay(
-            spec, config.replay.episodes, int(config.replay.gigabytes * 1e9), config.learner.length_buckets
-        )
+        self.replay = build_replay(config, spec)
         self.keeper = build_keeper(config, spec)
         self.photographer = build_photographer(self.keeper, folder, self.env, self.learner, config.seed)
         if self.photographer and isinstance(self.evaluator, HostEvaluator):
@@ -135,15 +133,15 @@ class Trainer:
 
     def remember(self, episodes: list[Episode]) -> None:
         """Finished episodes go into the memory and the replay, and earn updates once a batch can be drawn."""
-        started = time.perf_counter()
+        started, learner = time.perf_counter(), self.config.learner
         if self.keeper:
             self.keeper.remember(episodes)
         self.replay.add(episodes)
-        learner, held = self.config.learner, len(self.replay)
         if self.learner.on_policy:
-            self.counters.owed = held // learner.batch_size
-        elif held >= learner.batch_size:
-            self.counters.owed += len(episodes) * learner.updates_per_episode
+            self.counters.owed = len(self.replay) // learner.batch_size
+        elif self.counters.step >= self.config.rollout.random_steps and self.replay.holds(learner.batch_size):
+            steps = sum(episode.length for episode in episodes)
+            self.counters.owed += len(episodes) * learner.updates_per_episode + steps * learner.updates_per_step
         self.seconds["memory"] += time.perf_counter() - started
 
     def settle(self) -> None:
@@ -156,38 +154,30 @@ class Trainer:
         """The updates owed, as many at a time as one compiled call does."""
         per_call = self.config.learner.updates_per_call
         while self.counters.owed >= per_call:
-            for groups in self.draw(per_call):
-                self.update(groups)
+            started = time.perf_counter()
+            drawn = self.draw(per_call)
+            self.seconds["sampling"] += time.perf_counter() - started
+            for batches in drawn:
+                self.update(batches)
 
-    def draw(self, count: int) -> list[list[list[Episode]]]:
-        """Episodes of the next `count` updates, by call: all in one if they have one length, else one by one.
+    def draw(self, count: int) -> list[Batch]:
+        """What the next `count` updates learn from. What a learner on policy draws is gone: nothing is used twice."""
+        size = self.config.learner.batch_size
+        if isinstance(self.replay, Replay) and self.learner.on_policy:
+            return self.replay.batches([self.replay.take(size) for _ in range(count)])
+        return self.replay.draw(size, self.config.seed, self.counters.updates, count)
 
-        A batch is never padded because of a longer one that happens to be drawn with it. What a learner on policy draws
-        is gone: no episode is used in two updates.
-        """
-        size, first = self.config.learner.batch_size, self.counters.updates
-        if self.learner.on_policy:
-            groups = [self.replay.take(size) for _ in range(count)]
-        else:
-            groups = [self.replay.sample(size, self.config.seed, first + k) for k in range(count)]
-        same = len({self.replay.length_for(group) for group in groups}) == 1
-        return [groups] if same else [[group] for group in groups]
-
-    def update(self, groups: Sequence[Sequence[Episode]]) -> None:
-        """One compiled call: an update for every group of episodes, in turn."""
+    def update(self, batches: Batch) -> None:
+        """One compiled call: an update for every leading entry of the batches, in turn."""
         started = time.perf_counter()
-        length = self.replay.length_for(groups[0])
-        batches = stack([self.replay.batch(group, length) for group in groups])
-        sampled = time.perf_counter()
         recall = self.keeper.recall(batches) if self.keeper else None
         recalled = time.perf_counter()
         inputs = self.learner.shards.put((batches, recall), axis=1)
         self.state, metrics = self.learner.update(self.state, *inputs, np.int32(self.counters.step))
         self.means.add(metrics)
-        self.counters.updates += len(groups)
-        self.counters.owed -= len(groups)
-        self.seconds["sampling"] += sampled - started
-        self.seconds["memory"] += recalled - sampled
+        self.counters.updates += len(batches.reward)
+        self.counters.owed -= len(batches.reward)
+        self.seconds["memory"] += recalled - started
         self.seconds["learner"] += time.perf_counter() - recalled
 
     def train_embedder(self) -> None:
@@ -218,7 +208,9 @@ class Trainer:
     @property
     def epsilon(self) -> float:
         r = self.config.rollout
-        share = min(1.0, self.counters.step / r.epsilon_steps)
+        if self.counters.step < r.random_steps:
+            return 1.0
+        share = min(1.0, (self.counters.step - r.random_steps) / r.epsilon_steps)
         return r.epsilon_start + share * (r.epsilon_end - r.epsilon_start)
 
     def log(self) -> None:
@@ -226,7 +218,7 @@ class Trainer:
         counters = self.counters
         counters.logs = counters.step // self.config.log_interval
         row = {"episodes": counters.episodes, "updates": counters.updates, "epsilon": self.epsilon}
-        row |= {"replay_episodes": len(self.replay), "replay_bytes": self.replay.nbytes} | self.means.take()
+        row |= self.replay.stats() | self.means.take()
         row |= self.rollout.stats() | (self.keeper.stats() if self.keeper else {})
         self.writer.row(counters.step, row)
         self.require_finite(row)

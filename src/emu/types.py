@@ -40,7 +40,7 @@ class Episode(NamedTuple):
     obs: np.ndarray  # (T+1, N, O) float32
     state: np.ndarray  # (T+1, S) float32
     avail: np.ndarray  # (T+1, N, A) bool
-    action: np.ndarray  # (T, N) int32
+    action: np.ndarray  # (T, N) int32; continuous actions: (T, N, A) float32
     reward: np.ndarray  # (T,) float32
     terminated: np.ndarray  # (T,) bool
     truncated: np.ndarray  # (T,) bool
@@ -61,16 +61,21 @@ class Episode(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Episodes side by side, padded with zeros to one length T; `filled` is false on the padding."""
+    """Episodes side by side, padded with zeros to one length T; `filled` is false on the padding.
+
+    A batch of single steps is the same thing with T = 1: every row shows one step and what followed it, and `time` says
+    where in its episode it was.
+    """
 
     obs: Array  # (B, T+1, N, O) float32
     state: Array  # (B, T+1, S) float32
     avail: Array  # (B, T+1, N, A) bool; every action is available on the padding
-    action: Array  # (B, T, N) int32
+    action: Array  # (B, T, N) int32; continuous actions: (B, T, N, A) float32
     reward: Array  # (B, T) float32
     terminated: Array  # (B, T) bool
     truncated: Array  # (B, T) bool
     filled: Array  # (B, T) bool
+    time: Array  # (B, T) int32: index of each step within its episode
     log_prob: Array | None = None  # (B, T, N) float32
 
 

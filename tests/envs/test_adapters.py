@@ -239,8 +239,21 @@ def test_gymnasiums_time_limit_is_a_truncation():
 
 
 @needs_gym
+def test_continuous_actions_are_stretched_to_the_bounds_of_the_task():
+    env = envs.make("gymnasium:Pendulum-v1")  # its torque lies in [-2, 2]
+    assert (env.spec.action_dim, env.spec.n_actions, env.spec.obs_dim, env.spec.has_goal) == (1, 1, 3, False)
+    assert env.spec.state_is_obs
+    check_env(env, episodes=1)
+    env.reset(0)
+    env.step(np.array([[0.25]], np.float32))
+    assert env.env.unwrapped.last_u == pytest.approx(0.5)
+    env.step(np.array([[-7.0]], np.float32))
+    assert env.env.unwrapped.last_u == pytest.approx(-2.0)
+
+
+@needs_gym
 def test_gymnasium_says_what_is_missing():
-    assert "needs discrete actions" in refusal("gymnasium:Pendulum-v1")
+    assert "EMU needs an array (Box)" in refusal("gymnasium:Blackjack-v1", episode_limit=9)
     assert "cannot be made" in refusal("gymnasium:NoSuchThing-v1")
 
 

@@ -59,6 +59,7 @@ def batch(seed: int = 0, padding: float = 0.0, length: int = T) -> Batch:
         terminated=np.zeros((B, length), bool),
         truncated=np.zeros((B, length), bool),
         filled=np.arange(length) < np.array(LENGTHS)[:, None],
+        time=np.broadcast_to(np.arange(length, dtype=np.int32), (B, length)),
     )
     for row, (steps, terminated) in enumerate(zip(LENGTHS, TERMINATED, strict=True)):
         for t in range(steps):

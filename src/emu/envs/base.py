@@ -11,6 +11,7 @@ import abc
 import dataclasses
 import importlib
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -38,6 +39,27 @@ class EnvSpec:
     unit_dim: int  # agent i's own features are state[i * unit_dim : (i + 1) * unit_dim]
     has_goal: bool  # whether `won` means anything; without a goal, desirability comes from the return
     return_range: tuple[float, float]  # smallest and largest undiscounted return possible
+    action_dim: int = 0  # continuous actions: this many numbers in [-1, 1], and n_actions is 1; 0: discrete actions
+    state_is_obs: bool = False  # the state is the observation of the only agent: nobody needs to keep it twice
+
+    @property
+    def step_fields(self) -> dict[str, tuple[tuple[int, ...], type]]:
+        """Shape and type of what one step holds, by the names that `Episode` gives them."""
+        n = self.n_agents
+        return {
+            "obs": ((n, self.obs_dim), np.float32),
+            "state": ((self.state_dim,), np.float32),
+            "avail": ((n, self.n_actions), np.bool_),
+            "action": ((n, self.action_dim), np.float32) if self.action_dim else ((n,), np.int32),
+            "reward": ((), np.float32),
+            "terminated": ((), np.bool_),
+            "truncated": ((), np.bool_),
+        }
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes that one step takes, as long as nothing is left out."""
+        return sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in self.step_fields.values())
 
 
 @runtime_checkable
@@ -56,7 +78,7 @@ class Env(Protocol):
         ...
 
     def step(self, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Outcome]:
-        """Apply one joint action, (N,) int32."""
+        """Apply one joint action, (N,) int32; continuous: (N, A) float32 in [-1, 1]."""
         ...
 
     def observe(self, state: PyTree) -> Array:
@@ -70,6 +92,13 @@ class Env(Protocol):
     def state(self, state: PyTree) -> Array:
         """The global state, (S,) float32, seen by the mixer and the memory only."""
         ...
+
+
+def random_action(spec: EnvSpec, avail: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A joint action drawn uniformly from what is available."""
+    if spec.action_dim:
+        return rng.uniform(-1, 1, (spec.n_agents, spec.action_dim)).astype(np.float32)
+    return np.array([rng.choice(np.flatnonzero(row)) for row in avail], np.int32)
 
 
 class View(NamedTuple):
@@ -108,7 +137,7 @@ class HostEnv(abc.ABC):
 
     @abc.abstractmethod
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
-        """Apply one joint action, (N,) int32."""
+        """Apply one joint action, (N,) int32; continuous: (N, A) float32 in [-1, 1]."""
 
     def require(self) -> None:
         """Raise `EnvError` if something that episodes need is not installed; asked before worker processes start."""

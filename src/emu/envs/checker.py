@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import Env, EnvSpec, HostEnv
+from emu.envs.base import Env, EnvSpec, HostEnv, random_action
 from emu.envs.host import checker as host_checker
 from emu.errors import EnvError
 from emu.types import Outcome
@@ -59,6 +59,10 @@ def _spec_problems(spec: EnvSpec) -> list[str]:
     for field in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit"):
         if getattr(spec, field) < 1:
             problems.append(f"spec.{field} is {getattr(spec, field)}; it must be at least 1")
+    if spec.action_dim and spec.n_actions != 1:
+        problems.append(f"spec.n_actions is {spec.n_actions}; with continuous actions (spec.action_dim) it must be 1")
+    if spec.state_is_obs and (spec.n_agents, spec.state_dim) != (1, spec.obs_dim):
+        problems.append("spec.state_is_obs needs one agent and a state as large as its observation")
     if not 0 <= spec.unit_dim * spec.n_agents <= spec.state_dim:
         problems.append(
             f"spec.unit_dim is {spec.unit_dim}, but {spec.n_agents} agents x {spec.unit_dim} features do not fit into "
@@ -96,7 +100,7 @@ def _shape_problems(env: Env) -> list[str]:
 
 
 def _step_problems(env: Env, state: Any, key: Any) -> list[str]:
-    action = jax.ShapeDtypeStruct((env.spec.n_agents,), jnp.int32)
+    action = jax.ShapeDtypeStruct(*env.spec.step_fields["action"])
     try:
         following, outcome = jax.eval_shape(env.step, state, action, key)
     except Exception as error:
@@ -150,7 +154,7 @@ def _play(env: Env, episodes: int, seed: int) -> list[str]:
                 break
             if over or time == spec.episode_limit:
                 break
-            action = np.array([rng.choice(np.flatnonzero(row)) for row in avail], np.int32)
+            action = random_action(spec, avail, rng)
             key = jax.random.fold_in(key, time)
             once, outcome = step(state, action, key)
             if not _same(once, step(state, action, key)[0]):

@@ -142,7 +142,7 @@ class ValueLearner:
         params = optax.apply_updates(state.params, steps)
 
         updates = state.updates + 1
-        renew = updates % (self.config.target_interval * self.config.updates_per_episode) == 0
+        renew = updates % (self.config.target_interval * max(self.config.updates_per_episode, 1)) == 0
         target = jax.tree.map(lambda new, old: jnp.where(renew, new, old), params, state.target)
         states = []
         for term, term_state, view in zip(self.terms, state.terms, views, strict=True):

@@ -30,7 +30,7 @@ class Board(NamedTuple):
     obs: np.ndarray  # (P, N, O) float32
     state: np.ndarray  # (P, S) float32
     avail: np.ndarray  # (P, N, A) bool
-    action: np.ndarray  # (P, N) int32: the only one that the supervisor writes
+    action: np.ndarray  # (P, N) int32 or (P, N, A) float32: the only one that the supervisor writes
     reward: np.ndarray  # (P,) float32
     terminated: np.ndarray  # (P,) bool
     truncated: np.ndarray  # (P,) bool
@@ -38,15 +38,8 @@ class Board(NamedTuple):
 
 
 def _layout(spec: EnvSpec, places: int) -> list[tuple[tuple[int, ...], type]]:
-    n, flags = spec.n_agents, [((places,), np.bool_)] * 3
-    return [
-        ((places, n, spec.obs_dim), np.float32),
-        ((places, spec.state_dim), np.float32),
-        ((places, n, spec.n_actions), np.bool_),
-        ((places, n), np.int32),
-        ((places,), np.float32),
-        *flags,
-    ]
+    fields = {**spec.step_fields, "won": ((), np.bool_)}
+    return [((places, *fields[name][0]), fields[name][1]) for name in Board._fields]
 
 
 def _ends(spec: EnvSpec, places: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.base import EnvSpec, HostEnv, View
+from emu.envs.base import EnvSpec, HostEnv, View, random_action
 from emu.types import Outcome
 
 
@@ -42,8 +42,7 @@ def _episode(env: HostEnv, seed: int) -> Iterator[tuple[str, str]]:
         yield from ((problem, where) for problem in problems)
         if problems:
             return
-        avail = np.asarray(view.avail, bool)
-        action = np.array([rng.choice(np.flatnonzero(row)) for row in avail], np.int32)
+        action = random_action(spec, np.asarray(view.avail, bool), rng)
         try:
             view, outcome = env.step(action)
         except Exception as error:

@@ -1,13 +1,16 @@
-"""A Gymnasium environment with discrete actions: a team of one. Use it with a mixer that mixes nothing.
+"""A Gymnasium environment: a team of one. With discrete actions, use it with a mixer that mixes nothing.
 
     emu train --algo vdn --mixer.kind none --env gymnasium:CartPole-v1
+    emu train --algo td3 --env gymnasium:Hopper-v4
 
-The state is the observation. Gymnasium's own time limit is a truncation; an environment without one needs
+The state is the observation. Continuous actions, each number in [-1, 1], are stretched to the bounds of the
+environment's action space. Gymnasium's own time limit is a truncation; an environment without one needs
 `episode_limit`. `reward_threshold` of its registration, where there is one, is the goal of an episode.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,18 +37,20 @@ class GymnasiumEnv(HostEnv):
             raise EnvError(f"{target} has no time limit: give it one as --env-args '{{\"episode_limit\": 1000}}'.")
         self.goal: float | None = registered.reward_threshold if registered else None
         actions, size = _require_spaces(self.env, target)
-        self.first_action = int(self.env.action_space.start)
+        self.act = _discrete(self.env.action_space) if actions else _continuous(self.env.action_space)
         self.spec = EnvSpec(
             name=f"gymnasium:{target}",
             version=_version(),
             n_agents=1,
-            n_actions=actions,
+            n_actions=actions or 1,
             obs_dim=size,
             state_dim=size,
             episode_limit=limit,
             unit_dim=size,
             has_goal=self.goal is not None,
             return_range=(float(return_range[0]), float(return_range[1])),
+            action_dim=0 if actions else int(np.prod(self.env.action_space.shape)),
+            state_is_obs=True,
         )
 
     def reset(self, seed: int) -> View:
@@ -54,7 +59,7 @@ class GymnasiumEnv(HostEnv):
         return self._view(obs, info)
 
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
-        obs, reward, terminated, truncated, info = self.env.step(self.first_action + int(action[0]))
+        obs, reward, terminated, truncated, info = self.env.step(self.act(action[0]))
         self.total += float(reward)
         over = bool(terminated or truncated)
         won = over and self.goal is not None and self.total >= self.goal
@@ -84,13 +89,26 @@ def _make(target: str, episode_limit: int | None, args: dict[str, Any]) -> Any:
 
 
 def _require_spaces(env: Any, target: str) -> tuple[int, int]:
+    """Number of discrete actions (0: continuous ones) and size of an observation."""
     from gymnasium.spaces import Box, Discrete
 
-    if not isinstance(env.action_space, Discrete):
-        raise EnvError(f"{target} acts in {env.action_space}; EMU needs discrete actions. Wrap it, or discretise.")
-    if not isinstance(env.observation_space, Box):
-        raise EnvError(f"{target} shows {env.observation_space}; EMU needs an array (Box). Flatten it with a wrapper.")
-    return int(env.action_space.n), int(np.prod(env.observation_space.shape, dtype=int))
+    actions, shown = env.action_space, env.observation_space
+    bounded = isinstance(actions, Box) and np.isfinite([actions.low, actions.high]).all()
+    if not isinstance(actions, Discrete) and not bounded:
+        raise EnvError(f"{target} acts in {actions}; EMU needs discrete actions or a bounded Box. Wrap it.")
+    if not isinstance(shown, Box):
+        raise EnvError(f"{target} shows {shown}; EMU needs an array (Box). Flatten it with a wrapper.")
+    return 0 if bounded else int(actions.n), int(np.prod(shown.shape, dtype=int))
+
+
+def _discrete(space: Any) -> Callable[[Any], Any]:
+    return lambda action: int(space.start) + int(action)
+
+
+def _continuous(space: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """From [-1, 1] to the space's bounds, in its own shape and type."""
+    middle, reach = (space.high + space.low) / 2, (space.high - space.low) / 2
+    return lambda action: (middle + reach * np.clip(action, -1, 1).reshape(space.shape)).astype(space.dtype)
 
 
 def _version() -> str:
