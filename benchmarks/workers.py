@@ -2,10 +2,11 @@
 
     python benchmarks/workers.py [--env NAME] [--env-args JSON] [--work MICROSECONDS] [--seconds S]
 
-Without --env it plays a cheap environment that computes for --work microseconds a step. "alone" is that environment
-in a plain loop in this process. The overhead is the processor time that the supervising process spends per step, once
-with and once without finding the actions (the network of a VDN agent): it depends less than the wall clock does on how
-many cores are free, but a busy machine makes it larger too.
+Without --env it plays a cheap environment that computes for --work microseconds a step; --env football/... plays
+Google Research Football. "alone" is that environment in a plain loop in this process; for football there is also
+gfootball's own environment in such a loop. The overhead is the processor time that the supervising process spends per
+step, once with and once without finding the actions (the network of a VDN agent): it depends less than the wall clock
+does on how many cores are free, but a busy machine makes it larger too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from emu import envs
 from emu.config import RolloutConfig
 from emu.envs import HostEnv
+from emu.envs.football.env import FootballEnv
 from emu.host import Group, Host, HostRollout
 from emu.presets import preset
 from emu.runtime import Devices, configure_cpu_devices
@@ -37,6 +39,23 @@ def alone(env: HostEnv, seconds: float) -> float:
         steps += 1
         if outcome.terminated or outcome.truncated:
             view = env.reset(steps)
+    return steps / (time.perf_counter() - started)
+
+
+def gfootball_alone(env: FootballEnv, seconds: float) -> float:
+    """The same of gfootball's own environment on the same scenario, without features made of what it shows."""
+    from gfootball.env import create_environment
+
+    agents, rng, steps = env.spec.n_agents, np.random.default_rng(0), 0
+    level = f"emu_{env.spec.name.removeprefix('football/')}"
+    own = create_environment(level, representation="raw", number_of_left_players_agent_controls=agents)
+    own.reset()
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        over = own.step(rng.integers(env.spec.n_actions, size=agents).tolist())[2]
+        steps += 1
+        if over:
+            own.reset()
     return steps / (time.perf_counter() - started)
 
 
@@ -92,6 +111,8 @@ def main() -> None:
     args = {"work": options.work} if options.env.endswith(":Cheap") else options.env_args
     env = envs.make(options.env, **args)
     print(f"{options.env}: alone {alone(env, options.seconds):,.0f} steps/s")
+    if isinstance(env, FootballEnv):
+        print(f"gfootball's own environment alone {gfootball_alone(env, options.seconds):,.0f} steps/s")
     print(f"{'workers':>8} {'steps/s':>10} {'ms/step':>10} {'ms/step without acting':>24}")
     for workers in (1, 2, 4, 8):
         row = with_workers(env, workers, workers * options.copies, options.seconds)
