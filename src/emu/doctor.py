@@ -29,6 +29,7 @@ EXTRAS = {
     "cluster": "ray",
     "pettingzoo": "mpe2",
     "gymnasium": "gymnasium",
+    "jaxmarl": "jaxmarl",
     "study": "openTSNE",
     "bench": "pykdtree",
     "dev": "pytest",

@@ -60,4 +60,5 @@ football.register_all()
 _HOST = "emu.envs.host"
 register_adapter("pymarl", f"{_HOST}.pymarl:PyMarlEnv", "any object with the methods of PyMARL's MultiAgentEnv")
 register_adapter("pettingzoo", f"{_HOST}.pettingzoo:PettingZooEnv", "a module or function of PettingZoo's parallel API")
+register_adapter("jaxmarl", "emu.envs.jaxmarl:JaxMarlEnv", "SMAX, MPE and others of JaxMARL, compiled")
 register_adapter("gymnasium", f"{_HOST}.gymnasium:GymnasiumEnv", "one agent with discrete actions")
