@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from emu.config import Config
 from emu.envs.base import EnvSpec
+from emu.errors import ConfigError
 from emu.learners.base import Term
 from emu.learners.curiosity import Curiosity
 from emu.learners.diversity import Diversity, OwnHeadPenalty
+from emu.learners.mappo import MappoLearner
 from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, EpisodicIncentive
 from emu.learners.value import ValueLearner
 from emu.replay import Replay
@@ -70,5 +72,13 @@ def build_photographer(
     return Photographer(run, env, learner, seed)
 
 
-def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> ValueLearner:
-    return ValueLearner(config, spec, devices, build_terms(config, spec))
+def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> ValueLearner | MappoLearner:
+    terms = build_terms(config, spec)
+    if config.learner.kind == "value":
+        return ValueLearner(config, spec, devices, terms)
+    if terms:
+        names = ", ".join(term.name for term in terms)
+        raise ConfigError(f"MAPPO has no use for the terms of value learners: switch off {names}.")
+    if spec.action_dim:
+        raise ConfigError(f"MAPPO chooses among actions; those of '{spec.name}' are continuous.")
+    return MappoLearner(config, spec, devices)

@@ -128,8 +128,9 @@ class MixerConfig:
 class LearnerConfig:
     """The update."""
 
+    kind: Literal["value", "mappo"] = "value"  # Q-learning with a mixer and terms, or a policy and a value
     gamma: float = 0.99  # discount factor
-    learning_rate: float = 5e-4  # of RMSprop
+    learning_rate: float = 5e-4  # of RMSprop; MAPPO: of Adam
     rmsprop_decay: float = 0.99  # PyTorch's alpha
     rmsprop_eps: float = 1e-5  # added outside the root, as PyTorch does
     max_grad_norm: float = 10.0  # gradients longer than this are scaled down to it
@@ -160,6 +161,22 @@ class LearnerConfig:
             and self.updates_per_episode + self.updates_per_step > 0,
             "learner.updates_per_episode and updates_per_step must not be negative, nor both be 0.",
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig:
+    """MAPPO's losses; used where `learner.kind` is mappo."""
+
+    epochs: int = 15  # gradient steps on every batch, each on the whole of it
+    clip: float = 0.2  # how far ratios of probabilities, and normalised values, may usefully move within an update
+    gae_lambda: float = 0.95  # between one-step (0) and Monte Carlo (1) advantages
+    entropy: float = 0.01  # weight of the policy's entropy
+    huber: float = 10.0  # normalised errors of the value beyond this count linearly
+
+    def __post_init__(self) -> None:
+        check(self.epochs >= 1 and self.clip > 0, "ppo.epochs must be at least 1, ppo.clip positive.")
+        check(0 <= self.gae_lambda <= 1, f"ppo.gae_lambda must lie in [0, 1], not {self.gae_lambda}.")
+        check(self.entropy >= 0 and self.huber > 0, "ppo.entropy must not be negative, ppo.huber be positive.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,6 +348,7 @@ class Config:
     agent: AgentConfig = AgentConfig()
     mixer: MixerConfig = MixerConfig()
     learner: LearnerConfig = LearnerConfig()
+    ppo: PPOConfig = PPOConfig()
     memory: MemoryConfig = MemoryConfig()
     curiosity: CuriosityConfig = CuriosityConfig()
     diversity: DiversityConfig = DiversityConfig()
@@ -352,6 +370,11 @@ class Config:
             self.learner.batch_size <= kept,
             f"learner.batch_size ({self.learner.batch_size}) exceeds replay.{self.replay.unit} ({kept}): "
             "no batch could ever be drawn. Lower the one or raise the other.",
+        )
+        check(
+            self.learner.kind != "mappo" or (self.rollout.epsilon_end > 0 and self.replay.unit == "episodes"),
+            "MAPPO draws actions from its policy and learns from whole episodes: leave rollout.epsilon_end at 1, "
+            "replay.unit at episodes.",
         )
         check(
             self.diversity.beta == 0 or self.agent.own_heads,

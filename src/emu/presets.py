@@ -52,6 +52,15 @@ ALGORITHMS: dict[str, Algorithm] = {
     "qplex_e3b": Algorithm(
         "QPLEX with the elliptical bonus on dCAE embeddings (Henaff et al., 2022)", "qplex", {"elliptical.scale": 0.1}
     ),
+    "mappo": Algorithm(
+        "recurrent policies and a central value, trained by clipped steps (Yu et al., 2022)",
+        None,
+        {
+            "learner.kind": "mappo",
+            "rollout.epsilon_end": 1.0,  # actions are always drawn from the policy, tests aside
+            "learner.updates_per_call": 1,
+        },
+    ),
 }
 
 SUPER_HARD = ("MMM2", "6h_vs_8z", "3s5z_vs_3s6z", "corridor")
@@ -134,6 +143,10 @@ PAIRS: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     ("emu_cds", "smac/MMM2", {"rollout.epsilon_steps": 500_000}),
+    # Epochs and clips of MAPPO's public scripts; what they do not name has 15 and 0.2.
+    *(("mappo", f"smac/{name}", {"ppo.epochs": 10}) for name in ("5m_vs_6m", "10m_vs_11m")),
+    *(("mappo", f"smac/{name}", {"ppo.epochs": 5}) for name in ("3s5z", "2c_vs_64zg", "27m_vs_30m", *SUPER_HARD)),
+    *(("mappo", f"smac/{name}", {"ppo.clip": 0.05}) for name in ("5m_vs_6m", "3s_vs_5z")),
 ]
 
 

@@ -60,6 +60,7 @@ def batch(seed: int = 0, padding: float = 0.0, length: int = T) -> Batch:
         truncated=np.zeros((B, length), bool),
         filled=np.arange(length) < np.array(LENGTHS)[:, None],
         time=np.broadcast_to(np.arange(length, dtype=np.int32), (B, length)),
+        log_prob=np.random.default_rng(seed + 50).uniform(-2.0, -0.3, (B, length, N)).astype(np.float32),
     )
     for row, (steps, terminated) in enumerate(zip(LENGTHS, TERMINATED, strict=True)):
         for t in range(steps):
@@ -70,6 +71,7 @@ def batch(seed: int = 0, padding: float = 0.0, length: int = T) -> Batch:
             field[row, steps + 1 :] = padding
         values.avail[row, steps + 1 :] = True
         values.reward[row, steps:] = padding
+        values.log_prob[row, steps:] = padding
     return values
 
 

@@ -233,13 +233,13 @@ def rmsprop(params, grads, square, rate, alpha, eps):
     return params, square
 
 
-def adam(params, grads, first, second, step, rate):
+def adam(params, grads, first, second, step, rate, eps=1e-8):
     """`torch.optim.Adam` at its `step`-th step, counted from 1; returns parameters and both moments."""
     first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
     second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, grads)
 
     def moved(p, m, v):
-        return p - rate * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+        return p - rate * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + eps)
 
     return jax.tree.map(moved, params, first, second), first, second
 

@@ -108,6 +108,8 @@ _GRIDWORLD = (Panel(("gridworld",), _plain("emu_qplex", "emc", "qplex", "qmix"))
 _WITHOUT_QPLEX = _plain("emu_qplex", "no_ei", "no_se", "emc", "qplex")  # emc is no_ei_no_se by another name
 _WITHOUT_CDS = _plain("emu_cds", "cds_no_ei", "cds_no_se", "cds")
 
+_WITH_MAPPO = _plain("emu_qplex", "emu_cds", "mappo")
+
 EASY_MAP = "smac/3m"
 
 
@@ -203,7 +205,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         (Panel(FOOTBALL[:2], _WITHOUT_CDS),),
         _three_vs_one(_WITHOUT_CDS),
     ),
-    "mappo": Experiment("Beside MAPPO on six SMAC maps", (), needs="the algorithm mappo"),
+    "mappo": Experiment(
+        "Beside MAPPO on six SMAC maps",
+        (Panel(SIX_MAPS, _WITH_MAPPO),),
+        _easy(_WITH_MAPPO),
+    ),
     "mujoco": Experiment("TD3 with EMU on Hopper, Walker2d, Humanoid", (), needs="td3, emu_td3 and MuJoCo tasks"),
     "atari": Experiment("DQN with EMU on Breakout and Alien", (), needs="dqn, emu_dqn and Atari tasks"),
 }

@@ -1,0 +1,271 @@
+"""MAPPO (Yu et al., 2022): a recurrent policy shared by the team, and a recurrent value of the state to judge it by.
+
+    δ_t = r_t + γ (1 - terminated_t) V(s_t+1) - V(s_t)          Â_t = Σ_k (γλ)^k δ_t+k          G_t = Â_t + V(s_t)
+    L_π = -mean min(ρ Â, clip(ρ, 1 ± c) Â) - β mean entropy,     ρ = π(a_t | o_≤t) / π_then(a_t | o_≤t)
+    L_V = mean max(huber(v - g), huber(v_then + clip(v - v_then, ±c) - g))
+
+One update takes a batch of the newest episodes, judges it once (values, advantages, returns), and then makes `epochs`
+gradient steps on it; no episode is used again. v and g are V and G in units of all returns seen so far: their running
+mean and standard deviation, without PopArt's correction of the last layer. Advantages are brought to mean 0 and
+deviation 1 over the batch. An agent with one available action has nothing to decide (a dead one, for example) and
+counts in no mean of L_π.
+
+π_then is what the action was drawn from, which is kept with the action. Recomputing it at the update would be wrong for
+an episode during which the parameters changed: chunks of collecting and updates take turns whatever the episodes do.
+v_then only says where the network stood before the epochs, so it is recomputed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import PartitionSpec as P
+
+from emu.config import Config
+from emu.envs.base import EnvSpec
+from emu.learners.td import clip_by_torch_norm, masked, pick
+from emu.nets.agents import RecurrentAgent
+from emu.runtime import DATA, Devices, sum_over_devices
+from emu.types import Array, Batch, PyTree
+
+ADAM_EPS = 1e-5
+LEAST_VARIANCE = 1e-2  # of returns; where they hardly differ, values are not blown up
+HEAD_START = 0.01  # of the usual weights: a new policy is nearly uniform
+
+
+class ReturnScale(NamedTuple):
+    """Number, mean and variance of all returns seen so far. All scalars."""
+
+    count: Array
+    mean: Array
+    variance: Array
+
+    @classmethod
+    def new(cls) -> ReturnScale:
+        return cls(jnp.float32(0), jnp.float32(0), jnp.float32(1))
+
+    def seen(self, returns: Array, mask: Array) -> ReturnScale:
+        """With the returns of one more batch, of which every device has a share."""
+        count = jax.lax.psum(mask.sum(), DATA)
+        mean = jax.lax.psum((returns * mask).sum(), DATA) / jnp.maximum(count, 1.0)
+        squares = jax.lax.psum(((returns - mean) ** 2 * mask).sum(), DATA)
+        total = jnp.maximum(self.count + count, 1.0)
+        step = mean - self.mean
+        squares += self.variance * self.count + step**2 * self.count * count / total
+        return ReturnScale(total, self.mean + step * count / total, squares / total)
+
+    @property
+    def deviation(self) -> Array:
+        return jnp.sqrt(jnp.maximum(self.variance, LEAST_VARIANCE))
+
+    def normal(self, value: Array) -> Array:
+        return (value - self.mean) / self.deviation
+
+    def natural(self, value: Array) -> Array:
+        return value * self.deviation + self.mean
+
+
+class MappoState(NamedTuple):
+    params: dict[str, PyTree]  # "agent", "critic"
+    optimiser: dict[str, PyTree]  # one for each
+    scale: ReturnScale
+
+
+class Carry(NamedTuple):
+    hidden: Array  # (E, N, H)
+    last_action: Array  # (E, N, A) one-hot, zeros at the start of an episode
+    log_prob: Array  # (E, N) of the last action
+
+
+class Judged(NamedTuple):
+    """A batch and what all its epochs share; time-major."""
+
+    batch: Batch
+    last_action: Array  # (T, B, N, A) one-hot
+    value: Array  # (T, B) normalised, before the first epoch
+    target: Array  # (T, B) normalised returns
+    advantage: Array  # (T, B) mean 0, deviation 1
+    steps: Array  # (T, B) 1 where a real step is
+    choices: Array  # (T, B, N) 1 where an agent could choose
+    step_count: Array  # () of the whole batch (all devices)
+    choice_count: Array
+
+    def over_steps(self, values: Array) -> Array:
+        """This device's share of the mean over real steps."""
+        return (values * self.steps).sum() / self.step_count
+
+    def over_choices(self, values: Array) -> Array:
+        """This device's share of the mean over choices."""
+        return (values * self.choices).sum() / self.choice_count
+
+
+class MappoLearner:
+    on_policy = True
+
+    def __init__(self, config: Config, spec: EnvSpec, devices: Devices) -> None:
+        self.config, self.ppo, self.spec = config.learner, config.ppo, spec
+        self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
+        # The critic is the same network with one agent, which sees the state, and one output.
+        self.critic = RecurrentAgent(1, 1, config.agent.hidden, last_action=False, agent_id=False)
+        self.optimiser = optax.chain(
+            clip_by_torch_norm(self.config.max_grad_norm), optax.adam(self.config.learning_rate, eps=ADAM_EPS)
+        )
+        self.shards = devices.sharding_for(self.config.batch_size)
+        data = P(None, DATA)
+        self.update = jax.jit(
+            jax.shard_map(
+                self._updates,
+                mesh=self.shards.mesh,
+                in_specs=(P(), data, data, P()),
+                out_specs=(P(), P()),
+                check_vma=False,
+            ),
+            donate_argnums=0,
+        )
+
+    def init(self, key: Array) -> MappoState:
+        agent_key, critic_key = jax.random.split(key)
+        s, carry = self.spec, self.initial_carry(1)
+        obs, state = jnp.zeros((1, s.n_agents, s.obs_dim)), jnp.zeros((1, 1, s.state_dim))
+        agent = self.agent.init(agent_key, carry.hidden, obs, carry.last_action, method="step")
+        critic = self.critic.init(critic_key, carry.hidden[:, :1], state, None, method="step")
+        head = jax.tree.map(lambda weights: HEAD_START * weights, agent["params"]["head"])
+        params = {"agent": {"params": {**agent["params"], "head": head}}, "critic": critic}
+        optimiser = {name: self.optimiser.init(part) for name, part in params.items()}
+        return MappoState(params, optimiser, ReturnScale.new())
+
+    def policy(self, state: MappoState) -> PyTree:
+        return state.params["agent"]
+
+    def initial_carry(self, copies: int) -> Carry:
+        shape = copies, self.spec.n_agents
+        hidden, last_action = jnp.zeros((*shape, self.agent.hidden)), jnp.zeros((*shape, self.spec.n_actions))
+        return Carry(hidden, last_action, jnp.zeros(shape))
+
+    def act(
+        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, epsilon: Array, key: Array
+    ) -> tuple[Array, Carry]:
+        """Drawn from the policy; the likeliest actions if epsilon is 0."""
+        logits, hidden = self.agent.apply(policy, carry.hidden, obs, carry.last_action, method="step")
+        log_policy = jax.nn.log_softmax(masked(logits, avail))
+        drawn = jax.random.categorical(key, log_policy)
+        action = jnp.where(epsilon > 0, drawn, log_policy.argmax(axis=-1)).astype(jnp.int32)
+        return action, Carry(hidden, jax.nn.one_hot(action, self.spec.n_actions), pick(log_policy, action))
+
+    def log_prob(self, carry: Carry) -> Array:
+        return carry.log_prob
+
+    # What follows runs inside one compiled program, on each device's share of every batch.
+
+    def _updates(self, state: MappoState, batches: Batch, recall: Any, step: Array):
+        return jax.lax.scan(self._update, state, batches)
+
+    def _update(self, state: MappoState, batch: Batch) -> tuple[MappoState, dict[str, Array]]:
+        judged, scale, judgement = self._judge(state, batch)
+
+        def epoch(learned, _):
+            params, optimiser = learned
+            grads, parts = jax.grad(self._loss, has_aux=True)(params, judged)
+            grads, parts = sum_over_devices((grads, parts))
+            norms = {f"{name}_grad_norm": optax.global_norm(part) for name, part in grads.items()}
+            return self._step(params, optimiser, grads), parts | norms
+
+        (params, optimiser), parts = jax.lax.scan(
+            epoch, (state.params, state.optimiser), None, length=self.ppo.epochs
+        )
+        means = {name: values.mean() for name, values in parts.items()}
+        return MappoState(params, optimiser, scale), means | sum_over_devices(judgement)
+
+    def _judge(self, state: MappoState, batch: Batch) -> tuple[Judged, ReturnScale, dict[str, Array]]:
+        """The batch with its values, advantages and returns; the scale that has seen them; what to log of them."""
+        batch = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), batch)  # time first
+        steps = batch.filled.astype(jnp.float32)
+        choices = steps[..., None] * (batch.avail[:-1].sum(axis=-1) > 1)
+        counts = (jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0) for mask in (steps, choices))
+
+        normal = self._values(state.params["critic"], batch.state)
+        value = state.scale.natural(normal)
+        advantage, returns = gae(
+            batch.reward, batch.terminated, batch.filled, value, self.config.gamma, self.ppo.gae_lambda
+        )
+        scale = state.scale.seen(returns, steps)
+        target, advantage = scale.normal(returns), standardised(advantage, choices.sum(axis=-1))
+
+        onehot = jax.nn.one_hot(batch.action[:-1], self.spec.n_actions)
+        last_action = jnp.concatenate([jnp.zeros((1, *onehot.shape[1:])), onehot])
+        judged = Judged(batch, last_action, normal[:-1], target, advantage, steps, choices, *counts)
+        return judged, scale, {"value": judged.over_steps(value[:-1]), "target": judged.over_steps(returns)}
+
+    def _loss(self, params: dict[str, PyTree], judged: Judged) -> tuple[Array, dict[str, Array]]:
+        """Policy and value share no parameters, so one sum trains both."""
+        batch, clip = judged.batch, self.ppo.clip
+        logits = self.agent.apply(params["agent"], batch.obs[:-1], judged.last_action, method="unroll")[0]
+        log_policy = jax.nn.log_softmax(masked(logits, batch.avail[:-1]))
+        change = jnp.where(judged.choices > 0, pick(log_policy, batch.action) - batch.log_prob, 0.0)
+        ratio = jnp.exp(change)
+        policy_loss = judged.over_choices(clipped_policy_loss(ratio, judged.advantage[..., None], clip))
+        entropy = judged.over_choices(-(jnp.exp(log_policy) * log_policy).sum(axis=-1))
+
+        value = self._values(params["critic"], batch.state[:-1])
+        value_loss = judged.over_steps(clipped_value_loss(value, judged.value, judged.target, clip, self.ppo.huber))
+        loss = policy_loss - self.ppo.entropy * entropy + value_loss
+        return loss, {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "kl": judged.over_choices(ratio - 1.0 - change),
+            "ratio_clipped": judged.over_choices(jnp.abs(ratio - 1.0) > clip),
+        }
+
+    def _step(self, params: dict, optimiser: dict, grads: dict) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
+        """One step of Adam for each network, each with its own limit to its gradient."""
+        steps = {name: self.optimiser.update(grads[name], optimiser[name]) for name in params}
+        moved = {name: optax.apply_updates(params[name], step) for name, (step, _) in steps.items()}
+        return moved, {name: state for name, (_, state) in steps.items()}
+
+    def _values(self, params: PyTree, state: Array) -> Array:
+        """Normalised values (T, B) of states (T, B, S), each from all states up to it."""
+        return self.critic.apply(params, state[..., None, :], None, method="unroll")[0][..., 0, 0]
+
+
+def gae(
+    reward: Array, terminated: Array, filled: Array, value: Array, gamma: float, gae_lambda: float
+) -> tuple[Array, Array]:
+    """Generalised advantages and the returns they stand for, (T, B); `value` is (T+1, B).
+
+    A truncated end bootstraps, a terminated one does not. The padding has advantage 0, so that none of it gets into an
+    episode.
+    """
+    following = jnp.where(terminated, 0.0, value[1:])
+    error = jnp.where(filled, reward + gamma * following - value[:-1], 0.0)
+
+    def back(later: Array, error: Array) -> tuple[Array, Array]:
+        advantage = error + gamma * gae_lambda * later
+        return advantage, advantage
+
+    advantage = jax.lax.scan(back, jnp.zeros_like(error[0]), error, reverse=True)[1]
+    return advantage, advantage + value[:-1]
+
+
+def standardised(values: Array, weight: Array) -> Array:
+    """Mean 0 and deviation 1 under the given weights, over all devices."""
+    total = jnp.maximum(jax.lax.psum(weight.sum(), DATA), 1.0)
+    mean = jax.lax.psum((values * weight).sum(), DATA) / total
+    variance = jax.lax.psum(((values - mean) ** 2 * weight).sum(), DATA) / total
+    return (values - mean) / (jnp.sqrt(variance) + 1e-5)
+
+
+def clipped_policy_loss(ratio: Array, advantage: Array, clip: float) -> Array:
+    """The worse of two: so there is nothing to gain from moving a probability beyond the clip."""
+    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def clipped_value_loss(value: Array, before: Array, target: Array, clip: float, delta: float) -> Array:
+    """Huber's loss of the value or of the value held within the clip around what it was before, whichever is worse."""
+    held = before + jnp.clip(value - before, -clip, clip)
+    return jnp.maximum(*(optax.huber_loss(v - target, delta=delta) for v in (value, held)))
