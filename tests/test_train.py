@@ -159,7 +159,7 @@ def crash_after(monkeypatch, chunks):
     monkeypatch.setattr(Trainer, name, dying)
 
 
-ALGORITHMS = ["qmix", "emu_qmix"]
+ALGORITHMS = ["qmix", "emu_qmix", "mappo"]
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)

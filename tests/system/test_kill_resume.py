@@ -68,7 +68,7 @@ def test_three_kills(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algo", "seed"), [("qmix", 2), ("qmix", 3), ("emu_qmix", 4)])
+@pytest.mark.parametrize(("algo", "seed"), [("qmix", 2), ("qmix", 3), ("emu_qmix", 4), ("mappo", 5)])
 def test_twenty_kills(tmp_path, algo, seed):
     count, runs = survive(tmp_path, algo, kills=20, seed=seed)
     print(f"{algo}, seed {seed}: {count} kills over {runs} runs, every one with the metrics of an undisturbed run")
