@@ -101,6 +101,7 @@ def raw(ball=0.6, agents=(0.6, 0.7, 0.7), score=(0, 0)):
         "ball_owned_team": 0,
         "ball_owned_player": 1,
         "score": list(score),
+        "game_mode": int(any(score)),
     }
 
 
@@ -424,8 +425,10 @@ def test_a_charge_scores_now_and_then_and_a_goal_is_worth_what_it_should(three):
         assert all(outcome.reward == 0 and not outcome.won for outcome in outcomes[:-1])
         kind.setdefault((bool(outcomes[-1].won), float(outcomes[-1].reward)), seed)
     assert set(kind) == {(True, 1.0), (False, 0.0)}  # goals and saves
-    moments = [three.snapshot() for _ in [play(three, kind[True, 1.0], charge)]]
-    assert moments[0].score == (1, 0) and moments[0].pitch.ball[0] > 0.8  # the picture stays at the goal
+    found, _ = play(three, kind[True, 1.0], charge)
+    shown = three.snapshot()
+    assert shown.score == (1, 0) and pitch_of(found[-1].state, three.scenario).ball[0] == pytest.approx(0, abs=0.01)
+    np.testing.assert_array_equal(state_of(shown.pitch), found[-2].state)  # the picture stays at the goal
     authors = envs.make(THREE, reward="authors")
     assert sum(o.reward for o in play(authors, kind[True, 1.0], charge)[1]) == 100
     assert sum(o.reward for o in play(authors, kind[False, 0.0], charge)[1]) == -1

@@ -7,7 +7,9 @@ not. The core draws the seed of an episode from Python's generator and keeps one
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +28,25 @@ def require() -> None:
             )
 
 
+def _import() -> tuple[Any, Any, Any]:
+    """gfootball's scenarios, configuration and core, without the farewell that the gym package prints."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            from gfootball import scenarios
+            from gfootball.env import config, football_env_core
+    except ImportError as error:
+        raise EnvError(f"gfootball is installed but cannot be imported: {error}. Run `make football`.") from error
+    return scenarios, config, football_env_core
+
+
 class Engine:
     def __init__(self, scenario: str, agents: int) -> None:
         require()
-        try:
-            from gfootball import scenarios
-            from gfootball.env import config, football_env_core
-        except ImportError as error:
-            raise EnvError(f"gfootball is installed but cannot be imported: {error}. Run `make football`.") from error
+        scenarios, config, core = _import()
         if str(LEVELS) not in scenarios.__path__:
             scenarios.__path__.append(str(LEVELS))
-        self._config = config.Config(
-            {"level": f"emu_{scenario}", "players": [f"agent:left_players={agents}"], "dump_scores": False}
-        )
-        self._core = football_env_core.FootballEnvCore(self._config)
+        self._config = config.Config({"level": f"emu_{scenario}", "players": [f"agent:left_players={agents}"]})
+        self._core = core.FootballEnvCore(self._config)
 
     def reset(self, seed: int) -> dict[str, Any]:
         """Begin an episode; the engine's observation of it."""

@@ -24,6 +24,7 @@ from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
 
 ACTIONS = 19
+NORMAL_PLAY = 0  # of the engine's game modes; others: kick-off (also after a goal), goal kick, corner, ...
 GOAL, OTHER_END = 100.0, -1.0  # the authors' reward
 RETURNS = {"paper": (-1.0, 1.0), "authors": (OTHER_END, GOAL)}
 
@@ -79,8 +80,8 @@ class FootballEnv(HostEnv):
         self._raw, ended = self._engine.step(action.tolist())
         self._time += 1
         scored, conceded = self._raw["score"]
-        # After a goal the engine has everybody back at their places: a picture shows where they were.
-        self._shown = before if scored or conceded else self._raw
+        # Once the ball is out, everybody is already where the game will go on: a picture shows where they were.
+        self._shown = before if self._raw["game_mode"] != NORMAL_PLAY else self._raw
         terminated = bool(ended or _behind(read(self._raw)))
         truncated = self._time >= self.limit and not terminated
         reward = self._reward(scored, conceded, terminated or truncated)
