@@ -24,7 +24,7 @@ from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
 
 ACTIONS = 19
-NORMAL_PLAY = 0  # of the engine's game modes; others: kick-off (also after a goal), goal kick, corner, ...
+NORMAL_PLAY = 0  # of the engine's game modes; others: kick-off, goal kick, corner, throw-in, ...
 GOAL, OTHER_END = 100.0, -1.0  # the authors' reward
 RETURNS = {"paper": (-1.0, 1.0), "authors": (OTHER_END, GOAL)}
 
@@ -80,8 +80,8 @@ class FootballEnv(HostEnv):
         self._raw, ended = self._engine.step(action.tolist())
         self._time += 1
         scored, conceded = self._raw["score"]
-        # Once the ball is out, everybody is already where the game will go on: a picture shows where they were.
-        self._shown = before if self._raw["game_mode"] != NORMAL_PLAY else self._raw
+        # After a goal or a ball that went out, everybody may be where the game will go on: show where they were.
+        self._shown = before if scored or conceded or self._raw["game_mode"] != NORMAL_PLAY else self._raw
         terminated = bool(ended or _behind(read(self._raw)))
         truncated = self._time >= self.limit and not terminated
         reward = self._reward(scored, conceded, terminated or truncated)
