@@ -74,9 +74,10 @@ def test_pymarl_says_what_is_missing():
 
 def test_a_goal_that_is_not_reported_is_asked_for():
     env = envs.make("pymarl:host_envs:TwoPaths", won_key="battle_one")
-    env.reset(0)
+    view = env.reset(0)
     with pytest.raises(EnvError, match="Did you mean 'battle_won'"):
-        env.step(np.array([1, 1]))
+        for _ in range(6):
+            view, _ = env.step(view.avail.argmax(-1))
     assert not envs.make("pymarl:host_envs:TwoPaths", won_key="").spec.has_goal
 
 
@@ -86,6 +87,21 @@ def test_our_own_battles_through_the_pymarl_interface():
     for field in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit", "unit_dim"):
         assert getattr(env.spec, field) == getattr(ours, field)
     check_env(env, episodes=1)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pogema") is None, reason="pogema is not installed")
+def test_pogema_plays_through_its_own_pymarl_interface():
+    """A third party's: agents find their ways through a maze; what it measures is reported with the last step."""
+    grid = {"integration": "PyMARL", "num_agents": 3, "size": 6, "obs_radius": 2, "max_episode_steps": 9}
+    env = envs.make("pymarl:pogema:pogema_v0", grid_config=grid, won_key="CSR")
+    s = env.spec
+    assert (s.n_agents, s.n_actions, s.obs_dim, s.episode_limit) == (3, 5, 3 * 5 * 5, 9)
+    check_env(env, episodes=3)
+    corridor = {"map": "....", "agents_xy": [[0, 0]], "targets_xy": [[0, 2]], "num_agents": 1, "max_episode_steps": 9}
+    env = envs.make("pymarl:pogema:pogema_v0", grid_config={"integration": "PyMARL", **corridor}, won_key="CSR")
+    env.reset(0)
+    outcomes = [env.step(np.array([4]))[1] for _ in range(2)]  # to the right, twice
+    assert [(o.terminated, o.won, float(o.reward)) for o in outcomes] == [(False, False, 0.0), (True, True, 1.0)]
 
 
 # PettingZoo
@@ -104,8 +120,12 @@ def test_simple_spread_keeps_its_contract():
     ("name", "agents"),
     [("mpe2.simple_speaker_listener_v4", 2), ("pettingzoo.butterfly.knights_archers_zombies_v11", 4)],
 )
-def test_agents_that_differ_and_agents_that_die_keep_the_contract(name, agents):
+def test_agents_that_differ_and_agents_that_die_keep_the_contract(name, agents, capsys):
+    """Both contracts: PettingZoo's own, and ours."""
+    from pettingzoo.test import parallel_api_test
+
     env = envs.make(f"pettingzoo:{name}", max_cycles=30)
+    parallel_api_test(env.env, num_cycles=40)
     assert env.spec.n_agents == agents
     check_env(env, episodes=1)
 

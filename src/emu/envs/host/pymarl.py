@@ -99,7 +99,7 @@ class PyMarlEnv(HostEnv):
         with self._same_game():
             reward, over, info = self._answer(self.env.step(action.tolist()))
         truncated = bool(over and info.get("episode_limit", False))
-        won = bool(info.get(self._goal(info), False))
+        won = bool(info.get(self._goal(info, over), False))
         return self._view(), Outcome(np.float32(reward), bool(over) and not truncated, truncated, won)
 
     @contextlib.contextmanager
@@ -119,11 +119,12 @@ class PyMarlEnv(HostEnv):
         reward, over, info = answer
         return float(np.sum(reward)), bool(over), info
 
-    def _goal(self, info: dict[str, Any]) -> str:
+    def _goal(self, info: dict[str, Any], over: bool) -> str:
+        """The goal's name; some environments report it at the end of an episode only."""
         if self.won_key is None:
             known = [name for name in GOALS if name in info]
             return known[0] if known else ""
-        if self.won_key and self.won_key not in info:
+        if self.won_key and over and self.won_key not in info:
             raise EnvError(
                 f"The info of {self.target} has no '{self.won_key}'. {did_you_mean(self.won_key, info)} "
                 'Without a goal, say "won_key": "" in --env-args.'
