@@ -81,7 +81,10 @@ def test_smax_gives_what_jaxmarls_own_loop_gives(smax):
                 for i, agent in enumerate(smax.theirs.agents):
                     np.testing.assert_array_equal(ours[i], obs[agent])
                     np.testing.assert_array_equal(avail[i], masks[agent] > 0)
-                np.testing.assert_array_equal(world, obs["world_state"])
+                units = np.array(obs["world_state"])[:60].reshape(6, 10)
+                units[:, 1:3] /= 32  # the map is 32 x 32
+                np.testing.assert_array_equal(world, [*units.reshape(-1), *obs["world_state"][60:]])
+                assert np.abs(world).max() <= 1.1
                 np.testing.assert_array_equal(world[:30].reshape(3, 10)[:, 0], inner.state.unit_health[:3] / 45)
         assert done
         lengths.append(time)
