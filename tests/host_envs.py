@@ -133,6 +133,19 @@ class TwoPaths:
         return {"n_agents": 2, "n_actions": 3, "obs_shape": 2, "state_shape": 3, "episode_limit": 6}
 
 
+class DeadlyPaths(TwoPaths):
+    """Ends its process in its `at`-th step, in the first copy that gets there (`folder` remembers)."""
+
+    def __init__(self, folder: str, at: int, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.trouble = Trouble("die", folder, at)
+
+    def step(self, actions: list[int]) -> tuple[float, bool, dict[str, Any]]:
+        self.trouble.reset(0)
+        self.trouble.step(np.array(actions))
+        return super().step(actions)
+
+
 class WithGame(TwoPaths):
     """Needs a program of its own, as SMAC needs StarCraft; `folder` remembers the number of each.
 

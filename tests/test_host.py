@@ -124,7 +124,7 @@ def test_too_many_failures_stop_the_run_with_the_traceback(hosts, tmp_path):
     host = hosts(**trouble("raise", tmp_path, at=1, times=99), max_failures=2)
     with pytest.raises(EnvError, match="the ball is lost"):
         collect(host)
-    pids = [worker.process.pid for worker in host.pool.workers]
+    pids = [worker.hand.process.pid for worker in host.pool.workers]
     host.close()
     assert all_gone(pids)
 

@@ -58,6 +58,8 @@ class RolloutConfig:
     epsilon_steps: int = 50_000  # environment steps over which exploration falls linearly
     random_steps: int = 0  # environment steps of random actions at the start; nothing is learned before their end
     workers: int = 0  # processes that run Python environments; 0: one per core
+    where: Literal["here", "ray"] = "here"  # workers on this machine, or on the nodes of a Ray cluster
+    cluster: str = "auto"  # address of the Ray cluster; auto: the one that runs here, or RAY_ADDRESS
     timeout: float = 120.0  # seconds a worker may take to answer (to start included) before it is replaced
     max_failures: int = 5  # failures of a worker in a row, without an episode finished between, that end the run
 
@@ -66,6 +68,10 @@ class RolloutConfig:
         check(
             self.workers >= 0 and self.timeout > 0 and self.max_failures >= 1,
             "rollout.workers must not be negative, rollout.timeout be positive, rollout.max_failures at least 1.",
+        )
+        check(
+            self.where == "here" or self.workers >= 1,
+            "rollout.where ray needs --rollout.workers: how many actors, each with a core of the cluster.",
         )
         check(
             0 <= self.epsilon_end <= self.epsilon_start <= 1 and self.epsilon_steps >= 1 and self.random_steps >= 0,

@@ -21,6 +21,8 @@ from emu.config import RolloutConfig
 from emu.envs.base import HostEnv
 from emu.envs.host.board import STEP, Board
 from emu.envs.host.pool import Pool, groups_of, seed_of
+from emu.envs.host.process import Processes
+from emu.envs.host.ray import Actors
 from emu.errors import EnvError
 from emu.evaluate import TestResult
 from emu.learners.base import Learner
@@ -52,8 +54,9 @@ class Host:
     @functools.cached_property
     def pool(self) -> Pool:
         c, count = self.config, sum(map(len, self.places.values()))
+        crew = functools.partial(Actors, address=c.cluster) if c.where == "ray" else Processes
         workers = min(c.workers or cpu_count(), max(map(len, self.places.values())))
-        return Pool(self.env, count, workers, c.timeout, c.max_failures, warn=self.warn)
+        return Pool(self.env, count, workers, c.timeout, c.max_failures, warn=self.warn, crew=crew)
 
     def close(self) -> None:
         if "pool" in self.__dict__:

@@ -97,7 +97,7 @@ def test_pogema_plays_through_its_own_pymarl_interface():
     s = env.spec
     assert (s.n_agents, s.n_actions, s.obs_dim, s.episode_limit) == (3, 5, 3 * 5 * 5, 9)
     check_env(env, episodes=3)
-    corridor = {"map": "....", "agents_xy": [[0, 0]], "targets_xy": [[0, 2]], "num_agents": 1, "max_episode_steps": 9}
+    corridor = {"map": "....\n....", "agents_xy": [[0, 0]], "targets_xy": [[0, 2]], "num_agents": 1}
     env = envs.make("pymarl:pogema:pogema_v0", grid_config={"integration": "PyMARL", **corridor}, won_key="CSR")
     env.reset(0)
     outcomes = [env.step(np.array([4]))[1] for _ in range(2)]  # to the right, twice

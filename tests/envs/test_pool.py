@@ -45,7 +45,7 @@ def exchange(pool, seeds, worker=0, channel="train"):
 
 
 def pids(pool):
-    return [worker.process.pid for worker in pool.workers]
+    return [worker.hand.process.pid for worker in pool.workers]
 
 
 def trouble(kind, folder, **args):
@@ -187,7 +187,7 @@ for worker in range(2):
     pool.answer("train", worker)
 for worker in range(2):  # leave them busy
     pool.ask("train", worker, np.array([worker]), np.array([-1]))
-print(*(worker.process.pid for worker in pool.workers), flush=True)
+print(*(worker.hand.process.pid for worker in pool.workers), flush=True)
 {then}
 """
 
@@ -195,7 +195,8 @@ print(*(worker.process.pid for worker in pool.workers), flush=True)
 def supervise(tmp_path, then, name="HostCounting", args=None):
     """A supervisor in a process of its own, and the numbers of its workers."""
     script = SUPERVISOR.format(name=name, args=args or {}, then=then)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     )

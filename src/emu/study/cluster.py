@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from emu.envs.host import ray as host_ray
 from emu.errors import EmuError
 from emu.study import worker
 from emu.study.plan import Planned
@@ -23,11 +24,7 @@ LOST_NODES = 20  # times that Ray starts a task again after losing its node or i
 
 
 def load_ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise EmuError("--cluster needs Ray, which is not installed: pip install 'emu-marl[cluster]'") from error
-    return ray
+    return host_ray.load_ray("--cluster")
 
 
 def train_here(job: dict[str, Any], log: str) -> int:
@@ -77,7 +74,7 @@ class Tasks:
     def __init__(self, address: str, out: Path, runs: Sequence[Planned], command: list[str]) -> None:
         self.ray = load_ray()
         self.slots, self.out, self.command = len(runs), out.absolute(), command
-        with self._connecting(address):
+        with host_ray.connecting(address):
             self.ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         try:
             self._check_folder()
@@ -87,16 +84,6 @@ class Tasks:
         # A process per task: nothing of one run is left for the next.
         options = {"max_calls": 1, "max_retries": LOST_NODES, "scheduling_strategy": "SPREAD"}
         self._train = self.ray.remote(**options)(train_here)
-
-    @contextlib.contextmanager
-    def _connecting(self, address: str) -> Iterator[None]:
-        try:
-            yield
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise EmuError(
-                f"No Ray cluster was reached at '{address}' ({str(error).strip().splitlines()[0]}). Start one with "
-                "`ray start --head`, join it from other machines with `ray start --address=HEAD:6379`."
-            ) from error
 
     def _check_folder(self) -> None:
         """Every node must see what is written here."""

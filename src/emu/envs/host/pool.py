@@ -1,49 +1,72 @@
-"""The supervisor of worker processes.
+"""The supervisor of workers, wherever they are.
 
 A worker that dies, raises, or does not answer in time is ended with everything it started, and another takes its
 place after a pause that doubles with every failure in a row. After too many in a row the pool gives up with the
 worker's own traceback. Whoever asked a worker learns from `answer` that its environments are gone.
-
-Workers are started by `exec`, never by a plain fork: JAX has threads, and a forked copy of them would hang.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import itertools
-import json
 import os
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import IO, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from emu.envs.base import HostEnv, Recipe
-from emu.envs.host.board import ORDER, RAISED, make_memory, open_board, receive, send
+from emu.envs.host.board import ORDER, Board
+from emu.envs.host.process import GRACE, Processes
 from emu.errors import EnvError
 
-GRACE = 3.0  # seconds that environments get to close themselves
 LONGEST_PAUSE = 30.0
-LOG_TAIL = 2_000  # characters of a dead worker's last words
+
+
+class Hand(Protocol):
+    """One running worker, as the supervisor sees it. Questions are answered in the order in which they were asked."""
+
+    def ask(self, orders: np.ndarray) -> None:
+        """Begin episodes, take the steps that are on the board; (n,) ORDER. It never fails: `hear` finds out."""
+        ...
+
+    def hear(self) -> str | None:
+        """Wait until the answer to the next question is on the board. Returns what was wrong, if anything."""
+        ...
+
+    def dismiss(self) -> None:
+        """Ask it to close its environments and end."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Until it has ended, but no longer than this."""
+        ...
+
+    def kill(self) -> None:
+        """End it, and all that it started."""
+        ...
+
+
+class Crew(Protocol):
+    """Where workers come from, and the board that shows what they show."""
+
+    board: Board
+
+    def launch(self) -> Hand: ...
+
+    def close(self) -> None: ...
 
 
 @dataclasses.dataclass
 class Worker:
-    """One process and what is known of it."""
+    """A place for one running worker after the other, and what is known of it."""
 
-    process: subprocess.Popen[bytes]
-    line: socket.socket
-    log: IO[bytes]  # what it writes to its standard error
-    generation: int = 0  # how many processes were here before
+    hand: Any  # Hand
+    generation: int = 0  # how many were here before
     failures: int = 0  # in a row
     asked: collections.deque[str] = dataclasses.field(default_factory=collections.deque)  # unanswered, by channel
     asked_in: dict[str, int] = dataclasses.field(default_factory=dict)  # channel -> generation it was asked in
@@ -61,18 +84,17 @@ class Pool:
         max_failures: int = 5,
         pause: float = 0.25,
         warn: Callable[[str], None] = lambda message: None,
+        crew: Callable[[dict[str, Any], float], Crew] = Processes,
     ) -> None:
-        self.spec, self.places, self.timeout = env.spec, places, timeout
+        self.spec, self.places = env.spec, places
         self.max_failures, self.pause, self.warn = max_failures, pause, warn
-        self.recipe = _recipe_of(env)
-        env.require()
         self.failures = 0  # in all
-        self._memory = make_memory(env.spec, places)
-        self.board = open_board(self._memory, env.spec, places)
+        self._crew = crew(task_of(env, places), timeout)
+        self.board = self._crew.board
         self.workers: list[Worker] = []
-        self._end = weakref.finalize(self, _end, self.workers, self._memory)  # also at the interpreter's exit
+        self._end = weakref.finalize(self, _end, self.workers, self._crew)  # also at the interpreter's exit
         for _ in range(workers):
-            self.workers.append(Worker(*self._launch()))
+            self.workers.append(Worker(self._crew.launch()))
 
     def places_of(self, worker: int, places: range) -> np.ndarray:
         """Those of some places that belong to a worker."""
@@ -85,14 +107,13 @@ class Pool:
         orders["place"], orders["seed"] = places, seeds
         worker.asked.append(channel)
         worker.asked_in[channel] = worker.generation
-        with contextlib.suppress(OSError):  # it died: `answer` finds out
-            send(worker.line, orders.tobytes())
+        worker.hand.ask(orders)
 
     def answer(self, channel: str, number: int) -> bool:
         """Wait for the answer to what was asked last. False: the worker failed since, its episodes are lost."""
         worker = self.workers[number]
         while channel in worker.asked:
-            problem = self._receive(worker)
+            problem = worker.hand.hear()
             if problem is None:
                 worker.asked.popleft()
             else:
@@ -107,21 +128,9 @@ class Pool:
         """End all workers; environments get a moment to close themselves."""
         self._end()
 
-    def _receive(self, worker: Worker) -> str | None:
-        """The next answer; what was wrong, if anything."""
-        try:
-            message = receive(worker.line)
-        except TimeoutError:
-            return f"It did not answer within {self.timeout:g} seconds."
-        except (EOFError, OSError):
-            return f"It died ({_cause(worker.process)}).{_last_words(worker.log)}"
-        if message[:1] == RAISED:
-            return f"It raised:\n{message[1:].decode(errors='replace').rstrip()}"
-        return None
-
     def _replace(self, number: int, problem: str) -> None:
         worker = self.workers[number]
-        _kill(worker)
+        worker.hand.kill()
         self.failures += 1
         worker.failures += 1
         if worker.failures >= self.max_failures:
@@ -134,34 +143,19 @@ class Pool:
         reason = rest.splitlines()[-1] if rest else first_line
         self.warn(f"Worker {number} failed and is started again; its unfinished episodes are dropped. {reason}")
         time.sleep(pause)
-        worker.process, worker.line, worker.log = self._launch()
+        worker.hand = self._crew.launch()
         worker.generation += 1
         worker.asked.clear()
 
-    def _launch(self) -> tuple[subprocess.Popen[bytes], socket.socket, IO[bytes]]:
-        ours, theirs = socket.socketpair()
-        log = tempfile.TemporaryFile()  # noqa: SIM115
-        with theirs:
-            numbers = (theirs.fileno(), self._memory)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "emu.envs.host.worker", *map(str, numbers)],
-                pass_fds=numbers,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                env=_surroundings(),
-                start_new_session=True,  # Ctrl-C is for the supervisor; a worker ends with all that it started
-            )
-        ours.settimeout(self.timeout)
-        task = {
-            "path": [os.getcwd() if entry == "" else entry for entry in sys.path],
-            "spec": dataclasses.asdict(self.spec),
-            "places": self.places,
-            "recipe": self.recipe,
-        }
-        with contextlib.suppress(OSError):  # it died at once: `answer` finds out
-            send(ours, json.dumps(task).encode())
-        return process, ours, log
+
+def task_of(env: HostEnv, places: int) -> dict[str, Any]:
+    """What a worker must know, ready for JSON."""
+    return {
+        "path": [os.getcwd() if entry == "" else entry for entry in sys.path],
+        "spec": dataclasses.asdict(env.spec),
+        "places": places,
+        "recipe": _recipe_of(env),
+    }
 
 
 def _recipe_of(env: HostEnv) -> Recipe:
@@ -176,48 +170,16 @@ def _recipe_of(env: HostEnv) -> Recipe:
     return recipe
 
 
-def _surroundings() -> dict[str, str]:
-    """Workers share the cores among themselves and leave accelerators to the learner."""
-    quiet = {"PYGAME_HIDE_SUPPORT_PROMPT": "1", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-    return quiet | {k: v for k, v in os.environ.items() if k != "JAX_PLATFORMS"}
-
-
-def _cause(process: subprocess.Popen[bytes]) -> str:
-    try:
-        code = process.wait(GRACE)
-    except subprocess.TimeoutExpired:
-        return "it closed its line"
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-
-
-def _last_words(log: IO[bytes]) -> str:
-    log.seek(0)
-    text = log.read().decode(errors="replace").strip()[-LOG_TAIL:]
-    return f" Its last words:\n{text}" if text else ""
-
-
-def _kill(worker: Worker) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(worker.process.pid, signal.SIGKILL)
-    worker.process.wait()
-    worker.line.close()
-    worker.log.close()
-
-
-def _end(workers: Iterable[Worker], memory: int) -> None:
-    workers = list(workers)
-    for worker in workers:
-        with contextlib.suppress(OSError):
-            worker.line.settimeout(0.1)
-            send(worker.line, b"")
+def _end(workers: Iterable[Worker], crew: Crew) -> None:
+    hands = [worker.hand for worker in workers]
+    for hand in hands:
+        hand.dismiss()
     deadline = time.monotonic() + GRACE
-    for worker in workers:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            worker.process.wait(max(0.0, deadline - time.monotonic()))
-    for worker in workers:
-        _kill(worker)
-    with contextlib.suppress(OSError):
-        os.close(memory)
+    for hand in hands:
+        hand.wait(max(0.0, deadline - time.monotonic()))
+    for hand in hands:
+        hand.kill()
+    crew.close()
 
 
 def seed_of(*words: Any) -> int:

@@ -1,0 +1,110 @@
+"""Workers on this machine: a process each, a socket to talk through, and memory that all of them see."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from emu.envs.base import EnvSpec
+from emu.envs.host.board import RAISED, make_memory, open_board, receive, send
+
+GRACE = 3.0  # seconds that environments get to close themselves
+LOG_TAIL = 2_000  # characters of a dead worker's last words
+
+
+class Processes:
+    """The board, and how a process that writes to it is started."""
+
+    def __init__(self, task: dict[str, Any], timeout: float) -> None:
+        spec, places = EnvSpec(**task["spec"]), task["places"]
+        self.task, self.timeout = task, timeout
+        self.memory = make_memory(spec, places)
+        self.board = open_board(self.memory, spec, places)
+
+    def launch(self) -> Process:
+        return Process(self.task, self.memory, self.timeout)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.memory)
+
+
+class Process:
+    """One worker process. It is started by `exec`, never by a plain fork: JAX has threads, and a copy would hang."""
+
+    def __init__(self, task: dict[str, Any], memory: int, timeout: float) -> None:
+        self.timeout = timeout
+        self.line, theirs = socket.socketpair()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115  what it writes to its standard error
+        with theirs:
+            numbers = (theirs.fileno(), memory)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "emu.envs.host.worker", *map(str, numbers)],
+                pass_fds=numbers,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self.log,
+                env=_surroundings(),
+                start_new_session=True,  # Ctrl-C is for the supervisor; a worker ends with all that it started
+            )
+        self.line.settimeout(timeout)
+        with contextlib.suppress(OSError):  # it died at once: `hear` finds out
+            send(self.line, json.dumps(task).encode())
+
+    def ask(self, orders: np.ndarray) -> None:
+        with contextlib.suppress(OSError):  # it died: `hear` finds out
+            send(self.line, orders.tobytes())
+
+    def hear(self) -> str | None:
+        try:
+            message = receive(self.line)
+        except TimeoutError:
+            return f"It did not answer within {self.timeout:g} seconds."
+        except (EOFError, OSError):
+            return f"It died ({self._cause()}).{self._last_words()}"
+        if message[:1] == RAISED:
+            return f"It raised:\n{message[1:].decode(errors='replace').rstrip()}"
+        return None
+
+    def dismiss(self) -> None:
+        with contextlib.suppress(OSError):
+            self.line.settimeout(0.1)
+            send(self.line, b"")
+
+    def wait(self, seconds: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.line.close()
+        self.log.close()
+
+    def _cause(self) -> str:
+        try:
+            code = self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            return "it closed its line"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+    def _last_words(self) -> str:
+        self.log.seek(0)
+        text = self.log.read().decode(errors="replace").strip()[-LOG_TAIL:]
+        return f" Its last words:\n{text}" if text else ""
+
+
+def _surroundings() -> dict[str, str]:
+    """Workers share the cores among themselves and leave accelerators to the learner."""
+    quiet = {"PYGAME_HIDE_SUPPORT_PROMPT": "1", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+    return quiet | {k: v for k, v in os.environ.items() if k != "JAX_PLATFORMS"}
