@@ -4,8 +4,8 @@
 
 What `reset` and `step_env` return is kept in the state as one matrix of observations, (N, O), padded with zeros where
 agents see less than others, and a global state: JaxMARL's `world_state`, or else all observations side by side. SMAX's
-world state has positions from 0 to 32 in it, which blow up what a mixer's hypernetworks say: they are divided by the
-size of the map, as in its observations.
+world state holds places from 0 to 32 and cooldowns that fall below zero without end, which blow up what a mixer makes
+of it: both are brought into [0, 1] as in SMAX's own observations.
 
 The keys are used as `MultiAgentEnv.step` uses them, so the same keys and actions give what JaxMARL's own loop gives, up
 to the end of an episode: JaxMARL then starts anew by itself, here the rollout does.
@@ -25,7 +25,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from emu.envs.base import EnvSpec
 from emu.errors import EnvError, did_you_mean
@@ -61,7 +60,7 @@ class JaxMarlEnv:
         self.actions = [self._discrete(target, agent) for agent in self.agents]
         self._avail = self._find_avail()
         self.has_enemies = hasattr(self.env, "enemy_agents")
-        self.world_scale = self._scale_of_world() if "SMAX" in target else np.float32(1.0)
+        self.is_smax = "SMAX" in target
         seen = self._observations(target)
         self.obs_dim = max(int(seen[agent].size) for agent in self.agents)
         n, world = len(self.agents), int(seen["world_state"].size) if "world_state" in seen else None
@@ -111,14 +110,19 @@ class JaxMarlEnv:
 
     def _look(self, seen: dict[str, Array], inner: PyTree, time: Array) -> JaxMarlState:
         obs = jnp.stack([_pad(jnp.float32(seen[agent]).reshape(-1), self.obs_dim) for agent in self.agents])
-        world = seen["world_state"].reshape(-1) * self.world_scale if "world_state" in seen else obs.reshape(-1)
+        world = jnp.float32(seen["world_state"]).reshape(-1) if "world_state" in seen else obs.reshape(-1)
+        world = self._tamed(world) if self.is_smax else world
         return JaxMarlState(inner, obs, world, time)
 
-    def _scale_of_world(self) -> np.ndarray:
-        """(S,): per unit its own features, of which the second and third are its place; then all teams, all types."""
-        units = np.ones((self.env.num_allies + self.env.num_enemies, len(self.env.own_features)), np.float32)
-        units[:, 1:3] /= (self.env.map_width, self.env.map_height)
-        return np.concatenate([units.reshape(-1), np.ones(2 * len(units), np.float32)])
+    def _tamed(self, world: Array) -> Array:
+        """SMAX: per unit its own features (life, place, cooldown, type); then all units' teams, then their types."""
+        env, units = self.env, self.env.num_allies + self.env.num_enemies
+        own, rest = jnp.split(world, [units * len(env.own_features)])
+        own = own.reshape(units, -1)
+        place = own[:, 1:3] / jnp.array([env.map_width, env.map_height])
+        period = env.unit_type_weapon_cooldowns[rest[units:].astype(int)]
+        own = own.at[:, 1:4].set(jnp.concatenate([place, jnp.clip(own[:, 3:4] / period[:, None], 0, 1)], axis=1))
+        return jnp.concatenate([own.reshape(-1), rest])
 
     def _battle(self, inner: PyTree) -> tuple[Array, Array]:
         """Whether an SMAX battle is decided, and whether it is won."""
