@@ -18,6 +18,7 @@ from emu.presets import preset
 from emu.types import Episode, Outcome
 
 LIMIT = 7
+REACH = 0.3
 ACTIONS = 3
 
 
@@ -61,6 +62,42 @@ class CountingEnv:
 
     def state(self, state: CountState) -> Any:
         return jnp.concatenate([jnp.stack([state.name, state.time]), state.action]).astype(jnp.float32)
+
+
+class PointState(NamedTuple):
+    place: Any  # (2,) float32
+    time: Any  # () int32
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One agent on a plane that should go to the origin; an action is a step of at most REACH each way. The nearer, the
+    better; within 0.1 it has won and the episode is over, after LIMIT steps the clock has run out."""
+
+    limit: int = LIMIT
+
+    @property
+    def spec(self) -> EnvSpec:
+        bounds = (-50.0, 0.0)
+        return EnvSpec("point", "1", 1, 1, 2, 2, self.limit, 2, True, bounds, action_dim=2, state_is_obs=True)
+
+    def reset(self, key: Any) -> PointState:
+        return PointState(jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0), jnp.int32(0))
+
+    def step(self, state: PointState, action: Any, key: Any) -> tuple[PointState, Outcome]:
+        place, time = state.place + REACH * action[0], state.time + 1
+        distance = jnp.sum(place**2)
+        won = distance < 0.01
+        return PointState(place, time), Outcome(-distance, won, (time >= self.limit) & ~won, won)
+
+    def observe(self, state: PointState) -> Any:
+        return state.place[None]
+
+    def avail(self, state: PointState) -> Any:
+        return jnp.ones((1, 1), bool)
+
+    def state(self, state: PointState) -> Any:
+        return state.place
 
 
 def length_of(name: Any) -> Any:

@@ -12,6 +12,7 @@ from emu.learners.curiosity import Curiosity
 from emu.learners.diversity import Diversity, OwnHeadPenalty
 from emu.learners.mappo import MappoLearner
 from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, EpisodicIncentive
+from emu.learners.td3 import TD3Learner
 from emu.learners.value import ValueLearner
 from emu.replay import Replay
 from emu.runtime import Devices
@@ -72,13 +73,20 @@ def build_photographer(
     return Photographer(run, env, learner, seed)
 
 
-def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> ValueLearner | MappoLearner:
-    terms = build_terms(config, spec)
-    if config.learner.kind == "value":
-        return ValueLearner(config, spec, devices, terms)
+def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> ValueLearner | MappoLearner | TD3Learner:
+    terms, kind = build_terms(config, spec), config.learner.kind
+    if kind == "td3":
+        _refuse([term for term in terms if not isinstance(term, EpisodicIncentive | EpisodicControl)], config.algo)
+        return TD3Learner(config, spec, devices, terms)
+    if spec.action_dim:
+        raise ConfigError(f"{config.algo} chooses among actions; those of '{spec.name}' are continuous. Try td3.")
+    if kind == "mappo":
+        _refuse(terms, config.algo)
+        return MappoLearner(config, spec, devices)
+    return ValueLearner(config, spec, devices, terms)
+
+
+def _refuse(terms: list[Term], algo: str) -> None:
     if terms:
         names = ", ".join(term.name for term in terms)
-        raise ConfigError(f"MAPPO has no use for the terms of value learners: switch off {names}.")
-    if spec.action_dim:
-        raise ConfigError(f"MAPPO chooses among actions; those of '{spec.name}' are continuous.")
-    return MappoLearner(config, spec, devices)
+        raise ConfigError(f"{algo} has no use for these terms of value learners: switch off {names}.")

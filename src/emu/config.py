@@ -85,7 +85,7 @@ class ReplayConfig:
 
     unit: Literal["episodes", "steps"] = "episodes"  # what a batch is made of: whole episodes, or single steps of them
     episodes: int = 5_000  # episodes kept, where batches are made of them
-    steps: int = 1_000_000  # steps kept, where batches are made of them
+    steps: int = 1_000_000  # steps kept, where batches are made of them; an episode's end takes the room of one, too
     gigabytes: float = 4.0  # bound on what the episodes may hold, whatever their number
 
     def __post_init__(self) -> None:
@@ -134,12 +134,12 @@ class MixerConfig:
 class LearnerConfig:
     """The update."""
 
-    kind: Literal["value", "mappo"] = "value"  # Q-learning with a mixer and terms, or a policy and a value
+    kind: Literal["value", "mappo", "td3"] = "value"  # Q-learning with a mixer and terms; MAPPO; TD3 for one agent
     gamma: float = 0.99  # discount factor
-    learning_rate: float = 5e-4  # of RMSprop; MAPPO: of Adam
+    learning_rate: float = 5e-4  # of RMSprop; MAPPO, TD3: of Adam
     rmsprop_decay: float = 0.99  # PyTorch's alpha
     rmsprop_eps: float = 1e-5  # added outside the root, as PyTorch does
-    max_grad_norm: float = 10.0  # gradients longer than this are scaled down to it
+    max_grad_norm: float = 10.0  # gradients longer than this are scaled down to it; not in TD3
     batch_size: int = 32  # episodes (or steps: replay.unit) per update
     updates_per_episode: int = 1  # n_circle: updates for every episode collected
     updates_per_step: float = 0.0  # further updates for every step of the episodes collected
@@ -183,6 +183,22 @@ class PPOConfig:
         check(self.epochs >= 1 and self.clip > 0, "ppo.epochs must be at least 1, ppo.clip positive.")
         check(0 <= self.gae_lambda <= 1, f"ppo.gae_lambda must lie in [0, 1], not {self.gae_lambda}.")
         check(self.entropy >= 0 and self.huber > 0, "ppo.entropy must not be negative, ppo.huber be positive.")
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3Config:
+    """TD3's networks and targets; used where `learner.kind` is td3."""
+
+    hidden: int = 256  # width of both hidden layers of the actor and of each critic
+    policy_interval: int = 2  # updates of the critics for one of the policy and the targets
+    soft_update: float = 0.005  # tau: share of the networks that the targets take over each time
+    smoothing: float = 0.2  # standard deviation of the noise on the target policy's actions
+    smoothing_clip: float = 0.5  # that noise never exceeds this
+
+    def __post_init__(self) -> None:
+        check(min(self.hidden, self.policy_interval) >= 1, "td3.hidden and td3.policy_interval must be at least 1.")
+        check(0 < self.soft_update <= 1, f"td3.soft_update must lie in (0, 1], not {self.soft_update}.")
+        check(min(self.smoothing, self.smoothing_clip) >= 0, "td3.smoothing and smoothing_clip must not be negative.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -355,6 +371,7 @@ class Config:
     mixer: MixerConfig = MixerConfig()
     learner: LearnerConfig = LearnerConfig()
     ppo: PPOConfig = PPOConfig()
+    td3: TD3Config = TD3Config()
     memory: MemoryConfig = MemoryConfig()
     curiosity: CuriosityConfig = CuriosityConfig()
     diversity: DiversityConfig = DiversityConfig()

@@ -30,6 +30,7 @@ EXTRAS = {
     "pettingzoo": "mpe2",
     "gymnasium": "gymnasium",
     "jaxmarl": "jaxmarl",
+    "mujoco": "mujoco",
     "study": "openTSNE",
     "bench": "pykdtree",
     "dev": "pytest",

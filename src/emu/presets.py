@@ -49,6 +49,22 @@ ALGORITHMS: dict[str, Algorithm] = {
     "no_ei_no_se": Algorithm("ablation of emu_qplex: both", "no_ei", _RANDOM),
     "cds_no_ei": Algorithm("ablation of emu_cds: conventional control for the incentive", "emu_cds", _CONTROL),
     "cds_no_se": Algorithm("ablation of emu_cds: random projection for dCAE", "emu_cds", _RANDOM),
+    "td3": Algorithm(
+        "one agent, continuous actions: twin critics, delayed policy (Fujimoto et al., 2018)",
+        None,
+        {
+            "learner.kind": "td3",
+            "learner.learning_rate": 3e-4,
+            "learner.batch_size": 256,
+            "learner.updates_per_episode": 6,  # the paper's schedule; the usual one: 0, and updates_per_step 1
+            "learner.updates_per_call": 6,
+            "replay.unit": "steps",
+            "rollout.random_steps": 25_000,
+            "rollout.epsilon_start": 0.1,
+            "rollout.epsilon_end": 0.1,
+        },
+    ),
+    "emu_td3": Algorithm("TD3 with the episodic incentive (Na et al., 2024)", "td3", _INCENTIVE),
     "qplex_e3b": Algorithm(
         "QPLEX with the elliptical bonus on dCAE embeddings (Henaff et al., 2022)", "qplex", {"elliptical.scale": 0.1}
     ),
@@ -91,6 +107,22 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("gridworld/tiny", {"steps": 60_000, "rollout.epsilon_steps": 20_000, "eval.interval": 4_000}),
+    *(
+        (
+            f"gymnasium:{name}-*",
+            {
+                "steps": 1_000_000,
+                "log_interval": 10_000,
+                "memory.radius": radius,
+                "memory.return_threshold": 500.0,
+                "memory.embedder.interval": 100_000,
+                "eval.interval": 50_000,
+                "eval.episodes": 10,
+                "checkpoint.interval": 200_000,
+            },
+        )
+        for name, radius in (("Hopper", 1.3e-5), ("Walker2d", 1.3e-5), ("Humanoid", 1.3e-3))
+    ),
     ("smac/*", {"steps": 2_050_000, "memory.radius": 1.3e-5}),
     *((f"smac/{name}", {"memory.radius": 1.3e-3, "steps": 5_050_000}) for name in SUPER_HARD),
     ("smac/6h_vs_8z", {"rollout.epsilon_steps": 200_000}),

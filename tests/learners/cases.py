@@ -84,9 +84,9 @@ def time_major(tree):
     return jax.tree.map(lambda x: x.swapaxes(0, 1), tree)
 
 
-def learner_of(config: Config, terms: Sequence[Term] = (), devices: int = 2) -> ValueLearner:
+def learner_of(config: Config, terms: Sequence[Term] = (), devices: int = 2, kind=ValueLearner, spec=SPEC):
     """A learner whose update is compiled without the passes that only make it fast: half the time."""
-    learner = ValueLearner(config, SPEC, Devices.of(devices), terms)
+    learner = kind(config, spec, Devices.of(devices), terms)
     quickly = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     learner.update = jax.jit(learner.update.__wrapped__, donate_argnums=0, compiler_options=quickly)
     return learner

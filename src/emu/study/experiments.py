@@ -64,6 +64,10 @@ def _maps(*names: str) -> tuple[str, ...]:
     return tuple(f"smac/{name}" for name in names)
 
 
+def _mujoco(*names: str) -> tuple[str, ...]:
+    return tuple(f"gymnasium:{name}-v4" for name in names)
+
+
 RADII = (1.3e-7, 1.3e-5, 1.3e-3, 1.3e-2)
 EMBEDDERS = ("random", "embnet", "dcae")
 WEIGHTS = (0.01, 0.1, 0.5, 1.0, 10.0)
@@ -102,6 +106,11 @@ _DIVERSITY = (
 _ELLIPTICAL = (
     *_plain("emu_qplex", "emc", "qplex"),
     *(Variant(f"qplex_e3b β={b:g}", "qplex_e3b", {"elliptical.scale": b}) for b in (0.01, 0.1)),
+)
+
+_THRESHOLD = (
+    *(Variant(f"emu_td3 R_thr={r:g}", "emu_td3", {"memory.return_threshold": r}) for r in (500.0, 1000.0)),
+    *_plain("td3"),
 )
 
 _GRIDWORLD = (Panel(("gridworld",), _plain("emu_qplex", "emc", "qplex", "qmix")),)
@@ -210,7 +219,16 @@ EXPERIMENTS: dict[str, Experiment] = {
         (Panel(SIX_MAPS, _WITH_MAPPO),),
         _easy(_WITH_MAPPO),
     ),
-    "mujoco": Experiment("TD3 with EMU on Hopper, Walker2d, Humanoid", (), needs="td3, emu_td3 and MuJoCo tasks"),
+    "mujoco": Experiment(
+        "One agent: TD3 with EMU on Hopper, Walker2d and Humanoid (needs the extra mujoco)",
+        (Panel(_mujoco("Hopper", "Walker2d", "Humanoid"), _plain("emu_td3", "td3")),),
+        Laptop((Panel(_mujoco("Hopper"), _plain("emu_td3", "td3")),), overrides={"eval.interval": 25_000}),
+    ),
+    "return_threshold": Experiment(
+        "One agent: from which return R_thr on an episode is desirable (needs the extra mujoco)",
+        (Panel(_mujoco("Hopper", "Walker2d"), _THRESHOLD),),
+        Laptop((Panel(_mujoco("Hopper"), _THRESHOLD),), overrides={"eval.interval": 25_000}),
+    ),
     "atari": Experiment("DQN with EMU on Breakout and Alien", (), needs="dqn, emu_dqn and Atari tasks"),
 }
 

@@ -40,7 +40,7 @@ class GymnasiumEnv(HostEnv):
         self.act = _discrete(self.env.action_space) if actions else _continuous(self.env.action_space)
         self.spec = EnvSpec(
             name=f"gymnasium:{target}",
-            version=_version(),
+            version=_version(self.env),
             n_agents=1,
             n_actions=actions or 1,
             obs_dim=size,
@@ -111,7 +111,9 @@ def _continuous(space: Any) -> Callable[[np.ndarray], np.ndarray]:
     return lambda action: (middle + reach * np.clip(action, -1, 1).reshape(space.shape)).astype(space.dtype)
 
 
-def _version() -> str:
+def _version(env: Any) -> str:
+    """With MuJoCo's version where it does the physics: results are not comparable across."""
     from importlib.metadata import version
 
-    return f"gymnasium {version('gymnasium')}"
+    engines = ["mujoco"] if ".mujoco." in type(env.unwrapped).__module__ else []
+    return ", ".join(f"{name} {version(name)}" for name in ("gymnasium", *engines))
