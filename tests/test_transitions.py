@@ -122,3 +122,34 @@ def test_bytes_bound_the_steps():
 def test_a_batch_larger_than_the_replay_is_refused():
     with pytest.raises(ConfigError, match=r"exceeds replay.steps \(20\)"):
         replace(Config(), {"replay.unit": "steps", "replay.steps": 20})
+
+
+@given(lengths, st.integers(LIMIT + 1, 40), st.integers(2, 4))
+def test_stacks_never_reach_into_another_episode(lengths, slots, stack):
+    """Against the obvious way: zeros in front of the episode, then a window on it."""
+    spec = dataclasses.replace(CONTINUOUS, stack=stack)
+    replay, episodes = filled(spec, lengths, slots)
+    batch = replay.gather(np.arange(replay.steps))
+    row = 0
+    for episode in kept_of(episodes, slots):
+        padded = np.concatenate([np.zeros((stack - 1, 1, spec.obs_dim), np.float32), episode.obs])
+        for t in range(episode.length):
+            for k in (0, 1):
+                window = padded[t + k : t + k + stack, 0].reshape(-1)
+                np.testing.assert_array_equal(batch.obs[row, k, 0], window)
+                np.testing.assert_array_equal(batch.state[row, k], episode.state[t + k])
+            row += 1
+    assert row == replay.steps and batch.obs.shape[-1] == stack * spec.obs_dim
+
+
+def test_pictures_are_kept_once_as_bytes_and_features_in_half_precision():
+    shape = {"obs_dim": 6, "state_dim": 4, "obs_type": "uint8", "state_type": "float16", "stack": 4}
+    spec = dataclasses.replace(CONTINUOUS, action_dim=0, n_actions=2, state_is_obs=False, **shape)
+    replay = Transitions(spec, 100, 10**9)
+    assert replay.slot_bytes == 6 + 2 * 4 + 2 + 4 + 4 + 1 + 1 + 12  # obs, state, avail, action, reward, flags, its own
+    episode = make_episode(spec, 5)._replace(obs=np.arange(36, dtype=np.uint8).reshape(6, 1, 6))
+    replay.add([episode])
+    batch = replay.gather(np.array([3]))
+    assert batch.obs.dtype == np.uint8 and batch.state.dtype == np.float16
+    np.testing.assert_array_equal(batch.obs[0, 0, 0], np.arange(24))  # four pictures, oldest first
+    assert replay.nbytes == 6 * replay.slot_bytes

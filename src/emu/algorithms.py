@@ -10,6 +10,7 @@ from emu.errors import ConfigError
 from emu.learners.base import Term
 from emu.learners.curiosity import Curiosity
 from emu.learners.diversity import Diversity, OwnHeadPenalty
+from emu.learners.dqn import DQNLearner
 from emu.learners.mappo import MappoLearner
 from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, EpisodicIncentive
 from emu.learners.td3 import TD3Learner
@@ -73,13 +74,19 @@ def build_photographer(
     return Photographer(run, env, learner, seed)
 
 
-def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> ValueLearner | MappoLearner | TD3Learner:
+Learners = ValueLearner | MappoLearner | TD3Learner | DQNLearner
+
+
+def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> Learners:
     terms, kind = build_terms(config, spec), config.learner.kind
-    if kind == "td3":
+    if kind in ("td3", "dqn"):
         _refuse([term for term in terms if not isinstance(term, EpisodicIncentive | EpisodicControl)], config.algo)
+    if kind == "td3":
         return TD3Learner(config, spec, devices, terms)
     if spec.action_dim:
         raise ConfigError(f"{config.algo} chooses among actions; those of '{spec.name}' are continuous. Try td3.")
+    if kind == "dqn":
+        return DQNLearner(config, spec, devices, terms)
     if kind == "mappo":
         _refuse(terms, config.algo)
         return MappoLearner(config, spec, devices)

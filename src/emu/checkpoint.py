@@ -112,6 +112,8 @@ def load_part(folder: Path, like: PyTree) -> PyTree:
 
 def _write_segment(path: Path, episodes: list[Episode]) -> None:
     names = episodes[0].kept(SEEN + DONE)
+    if all(np.may_share_memory(e.obs, e.state) for e in episodes):  # the state is a view of the observation
+        del names["state"]
     arrays = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in names}
     arrays["won"] = np.array([bool(e.won) for e in episodes])
     arrays["lengths"] = np.array([e.length for e in episodes])
@@ -129,7 +131,8 @@ def _read_segment(path: Path) -> Iterator[Episode]:
     step = shown = 0
     for index, length in enumerate(arrays["lengths"].tolist()):
         seen, done = slice(shown, shown + length + 1), slice(step, step + length)
-        wide = {name: arrays[name][seen].copy() for name in SEEN}
+        wide = {name: arrays[name][seen].copy() for name in SEEN if name in arrays}
+        wide.setdefault("state", wide["obs"][:, 0])
         narrow = {name: arrays[name][done].copy() for name in DONE if name in arrays}
         yield Episode(**wide, **narrow, won=arrays["won"][index])
         shown, step = shown + length + 1, step + length

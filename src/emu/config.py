@@ -134,9 +134,9 @@ class MixerConfig:
 class LearnerConfig:
     """The update."""
 
-    kind: Literal["value", "mappo", "td3"] = "value"  # Q-learning with a mixer and terms; MAPPO; TD3 for one agent
+    kind: Literal["value", "mappo", "td3", "dqn"] = "value"  # Q-learning for teams; MAPPO; TD3 and DQN for one agent
     gamma: float = 0.99  # discount factor
-    learning_rate: float = 5e-4  # of RMSprop; MAPPO, TD3: of Adam
+    learning_rate: float = 5e-4  # of RMSprop; MAPPO, TD3, DQN: of Adam
     rmsprop_decay: float = 0.99  # PyTorch's alpha
     rmsprop_eps: float = 1e-5  # added outside the root, as PyTorch does
     max_grad_norm: float = 10.0  # gradients longer than this are scaled down to it; not in TD3
@@ -144,8 +144,9 @@ class LearnerConfig:
     updates_per_episode: int = 1  # n_circle: updates for every episode collected
     updates_per_step: float = 0.0  # further updates for every step of the episodes collected
     updates_per_call: int = 1  # updates that one compiled call does; owed ones wait until so many are due
-    target_interval: int = 200  # collected episodes between hard copies into the target network
+    target_interval: int = 200  # collected episodes (DQN: updates) between hard copies into the target network
     double_q: bool = True  # choose the next action by the online network, value it by the target network
+    reward_clip: float = 0.0  # learner and memory see rewards cut to ± this, metrics the whole ones; 0: not cut
     length_buckets: int = 4  # number of batch lengths the learner may be compiled for
 
     def __post_init__(self) -> None:
@@ -154,6 +155,7 @@ class LearnerConfig:
             self.learning_rate > 0 and self.max_grad_norm > 0,
             "learner.learning_rate and max_grad_norm must be positive.",
         )
+        check(self.reward_clip >= 0, "learner.reward_clip must not be negative (0: rewards are not cut).")
         check(
             0 <= self.rmsprop_decay < 1 and self.rmsprop_eps > 0,
             "learner.rmsprop_decay in [0, 1), rmsprop_eps positive.",
@@ -167,6 +169,17 @@ class LearnerConfig:
             and self.updates_per_episode + self.updates_per_step > 0,
             "learner.updates_per_episode and updates_per_step must not be negative, nor both be 0.",
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class DQNConfig:
+    """DQN's network and loss; used where `learner.kind` is dqn."""
+
+    hidden: int = 512  # width of the dense layer behind the convolutions; of both layers where vectors are observed
+    huber: float = 1.0  # TD errors beyond this count linearly
+
+    def __post_init__(self) -> None:
+        check(self.hidden >= 1 and self.huber > 0, "dqn.hidden must be at least 1, dqn.huber positive.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,11 +345,13 @@ class EvalConfig:
 
     interval: int = 10_000  # environment steps between tests
     episodes: int = 32  # greedy episodes of one test
+    epsilon: float = 0.0  # Atari: exploration that is left in tests, so that no game waits for ever to be started
 
     def __post_init__(self) -> None:
         check(
             self.interval >= 1 and self.episodes >= 1, "eval.interval and eval.episodes must be at least 1."
         )
+        check(0 <= self.epsilon <= 1, "eval.epsilon must lie between 0 and 1.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,6 +385,7 @@ class Config:
     agent: AgentConfig = AgentConfig()
     mixer: MixerConfig = MixerConfig()
     learner: LearnerConfig = LearnerConfig()
+    dqn: DQNConfig = DQNConfig()
     ppo: PPOConfig = PPOConfig()
     td3: TD3Config = TD3Config()
     memory: MemoryConfig = MemoryConfig()

@@ -26,7 +26,7 @@ from emu.envs.host.ray import Actors
 from emu.errors import EnvError
 from emu.evaluate import TestResult
 from emu.learners.base import Learner
-from emu.rollout import Slot, SlotStream, choose, require_limit, unsound
+from emu.rollout import Slot, SlotStream, empty_slots, make_act, require_limit, unsound
 from emu.runtime import Devices, cpu_count
 from emu.types import Array, Episode, PyTree
 
@@ -49,7 +49,7 @@ class Host:
         self.env, self.learner, self.config, self.warn = env, learner, config, warn
         self.device = devices.devices[0]
         self.places = {"train": range(copies), "test": range(copies, copies + tests)}
-        self.act = jax.jit(self._act)
+        self.act = make_act(learner)
 
     @functools.cached_property
     def pool(self) -> Pool:
@@ -61,22 +61,6 @@ class Host:
     def close(self) -> None:
         if "pool" in self.__dict__:
             self.pool.close()
-
-    def _act(
-        self,
-        policy: PyTree,
-        carry: PyTree,
-        fresh: Array,
-        obs: Array,
-        avail: Array,
-        epsilon: Array,
-        key: Array,
-        tick: Array,
-    ) -> tuple[dict[str, Array], PyTree]:
-        carry = choose(fresh, self.learner.initial_carry(fresh.shape[0]), carry)
-        action, carry = self.learner.act(policy, carry, obs, avail, epsilon, jax.random.fold_in(key, tick))
-        log_prob = self.learner.log_prob(carry)
-        return {"action": action} | ({} if log_prob is None else {"log_prob": log_prob}), carry
 
 
 class Group:
@@ -173,7 +157,7 @@ class HostRollout(SlotStream):
         failures = self.host.pool.failures
         if not self.running:
             self._begin(policy, epsilon)
-        slots, void = self._empty_slots()
+        slots, void = self._empty_slots(), np.zeros((self.chunk, self.copies), bool)
         for row in range(self.chunk):
             for part in self.parts:
                 self._round(part, policy, epsilon, slots, void, row)
@@ -188,18 +172,13 @@ class HostRollout(SlotStream):
         for part in self.parts:
             part.lost[:] = True
             part.group.order(self._seeds(part.group.places))
-        slots, void = self._empty_slots()
+        slots, void = self._empty_slots(), np.zeros((self.chunk, self.copies), bool)
         for part in self.parts:
             self._round(part, policy, epsilon, slots, void, 0)  # what it writes is empty
         self.running = True
 
-    def _empty_slots(self) -> tuple[Slot, np.ndarray]:
-        shape = (self.chunk, self.copies)
-        fields = {name: np.zeros((*shape, *rest), kind) for name, (rest, kind) in self.env.spec.step_fields.items()}
-        if self.host.learner.on_policy:
-            fields["log_prob"] = np.zeros((*shape, self.env.spec.n_agents), np.float32)
-        won, last, void = (np.zeros(shape, bool) for _ in range(3))
-        return Slot(**fields, won=won, last=last, sound=np.ones(shape, bool)), void
+    def _empty_slots(self) -> Slot:
+        return empty_slots(self.env.spec, self.chunk, self.copies, self.host.learner.on_policy)
 
     def _round(self, part: Part, policy: PyTree, epsilon: float, slots: Slot, void: np.ndarray, row: int) -> None:
         group, fine = part.group, part.group.hear()

@@ -12,6 +12,7 @@ so that episode boundaries are exact, whatever the chunk, and no observation is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -209,6 +210,31 @@ class Rollout(SlotStream):
 
     def close(self) -> None:
         """Nothing is running outside this process."""
+
+
+def make_act(learner: Learner) -> Callable[..., tuple[dict[str, Array], PyTree]]:
+    """A compiled call that finds joint actions for environments outside of it; `fresh` rows begin an episode.
+
+    Returns what is done by the names that a slot has for it, and the new carry.
+    """
+
+    def act(policy, carry, fresh, obs, avail, epsilon, key, tick):
+        carry = choose(fresh, learner.initial_carry(fresh.shape[0]), carry)
+        action, carry = learner.act(policy, carry, obs, avail, epsilon, jax.random.fold_in(key, tick))
+        log_prob = learner.log_prob(carry)
+        return {"action": action} | ({} if log_prob is None else {"log_prob": log_prob}), carry
+
+    return jax.jit(act)
+
+
+def empty_slots(spec: EnvSpec, chunk: int, copies: int, log_prob: bool) -> Slot:
+    """A chunk of slots on the host, to be written."""
+    shape = (chunk, copies)
+    fields = {name: np.zeros((*shape, *rest), kind) for name, (rest, kind) in spec.step_fields.items()}
+    if log_prob:
+        fields["log_prob"] = np.zeros((*shape, spec.n_agents), np.float32)
+    won, last = np.zeros(shape, bool), np.zeros(shape, bool)
+    return Slot(**fields, won=won, last=last, sound=np.ones(shape, bool))
 
 
 def choose(condition: Array, yes: PyTree, no: PyTree) -> PyTree:

@@ -24,7 +24,7 @@ from emu.config import Config, replace
 from emu.console import Progress
 from emu.envs.checker import check_shapes
 from emu.errors import EmuError
-from emu.host import HostEvaluator
+from emu.evaluate import Evaluator
 from emu.metrics import Means, MetricsWriter
 from emu.players import build_players
 from emu.provenance import provenance
@@ -38,7 +38,7 @@ from emu.run_folder import (
     write_config,
 )
 from emu.runtime import Devices, configure_cpu_devices
-from emu.types import Batch, Episode
+from emu.types import Batch, Episode, clipped
 
 
 @dataclasses.dataclass
@@ -74,7 +74,7 @@ class Trainer:
         self.replay = build_replay(config, spec)
         self.keeper = build_keeper(config, spec)
         self.photographer = build_photographer(self.keeper, folder, self.env, self.learner, config.seed)
-        if self.photographer and isinstance(self.evaluator, HostEvaluator):
+        if self.photographer and not isinstance(self.evaluator, Evaluator):
             self.photographer.play = self.evaluator.walk
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters = Means(), Counters()
@@ -134,6 +134,8 @@ class Trainer:
     def remember(self, episodes: list[Episode]) -> None:
         """Finished episodes go into the memory and the replay, and earn updates once a batch can be drawn."""
         started, learner = time.perf_counter(), self.config.learner
+        if learner.reward_clip:
+            episodes = [clipped(episode, learner.reward_clip) for episode in episodes]
         if self.keeper:
             self.keeper.remember(episodes)
         self.replay.add(episodes)

@@ -105,7 +105,19 @@ class Transitions:
         fields = {name: data.take(seen if name in SEEN else now, axis=0) for name, data in self._data.items()}
         if self.spec.state_is_obs:
             fields["state"] = fields["obs"][..., 0, :]
+        if self.spec.stack > 1:
+            fields["obs"] = self._stacked(seen)
         return Batch(**fields, filled=np.ones(now.shape, bool), time=self._time[now])
+
+    def _stacked(self, seen: np.ndarray) -> np.ndarray:
+        """The last observations up to each of some slots side by side, zeros for those before the episode's first."""
+        obs, time = self._data["obs"], self._time[seen]
+        parts = []
+        for back in reversed(range(self.spec.stack)):
+            part = obs.take((seen - np.minimum(back, time)) % self.slots, axis=0)
+            part[time < back] = 0
+            parts.append(part)
+        return np.concatenate(parts, axis=-1)
 
     def since(self, number: int) -> list[Episode]:
         """Episodes from the given number on, as far as still held: copies."""

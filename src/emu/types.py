@@ -60,6 +60,11 @@ class Episode(NamedTuple):
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
+def clipped(episode: Episode, most: float) -> Episode:
+    """The episode with rewards cut to ± `most`."""
+    return episode._replace(reward=np.clip(episode.reward, -most, most))
+
+
 class Batch(NamedTuple):
     """Episodes side by side, padded with zeros to one length T; `filled` is false on the padding.
 

@@ -57,6 +57,10 @@ register("matrix/climbing", _MATRIX, "the climbing game: three actions, a hidden
 smac.register_all()  # declarations only: nothing heavy is imported until a map is made
 football.register_all()
 
+_ATARI = "emu.envs.atari:AtariEnv"
+register("atari/breakout", _ATARI, "the Atari game Breakout on pictures (needs ale-py)", game="breakout")
+register("atari/alien", _ATARI, "the Atari game Alien on pictures (needs ale-py)", game="alien")
+
 _HOST = "emu.envs.host"
 register_adapter("pymarl", f"{_HOST}.pymarl:PyMarlEnv", "any object with the methods of PyMARL's MultiAgentEnv")
 register_adapter("pettingzoo", f"{_HOST}.pettingzoo:PettingZooEnv", "a module or function of PettingZoo's parallel API")

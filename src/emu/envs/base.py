@@ -41,14 +41,18 @@ class EnvSpec:
     return_range: tuple[float, float]  # smallest and largest undiscounted return possible
     action_dim: int = 0  # continuous actions: this many numbers in [-1, 1], and n_actions is 1; 0: discrete actions
     state_is_obs: bool = False  # the state is the observation of the only agent: nobody needs to keep it twice
+    obs_type: str = "float32"  # how observations are kept; pictures as uint8
+    state_type: str = "float32"  # how states are kept; features as float16
+    picture: tuple[int, int] | None = None  # observations are grey pictures, 0 ... 255, of this height and width
+    stack: int = 1  # a learner of single steps sees so many observations, the oldest first; zeros before the first
 
     @property
-    def step_fields(self) -> dict[str, tuple[tuple[int, ...], type]]:
+    def step_fields(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """Shape and type of what one step holds, by the names that `Episode` gives them."""
         n = self.n_agents
         return {
-            "obs": ((n, self.obs_dim), np.float32),
-            "state": ((self.state_dim,), np.float32),
+            "obs": ((n, self.obs_dim), self.obs_type),
+            "state": ((self.state_dim,), self.state_type),
             "avail": ((n, self.n_actions), np.bool_),
             "action": ((n, self.action_dim), np.float32) if self.action_dim else ((n,), np.int32),
             "reward": ((), np.float32),
@@ -146,6 +150,38 @@ class HostEnv(abc.ABC):
     def close(self) -> None:
         """Let go of what runs outside this object."""
         return
+
+
+class Copies(Protocol):
+    """Copies of an environment that one object steps at once: E rows of everything, all actions available."""
+
+    def reset(self, begins: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Begin an episode in the copies that (E,) `begins` marks, a seed for each; (E, N, O) what all copies show."""
+        ...
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Outcome]:
+        """Joint actions (E, N); (E, N, O) observations and an outcome of (E,) arrays.
+
+        A copy whose episode is over must be reset; until then what it shows means nothing, and it may be stepped.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class VectorEnv(HostEnv):
+    """A `HostEnv` that can also step many copies at once within this process, so that no workers are needed.
+
+    Everything in an episode must follow from its seed and its actions: a resumed run plays unfinished episodes again.
+    """
+
+    @abc.abstractmethod
+    def open(self, copies: int, threads: int) -> Copies:
+        """So many copies. The first call of `reset` begins an episode in all of them."""
+
+    @abc.abstractmethod
+    def states(self, obs: np.ndarray) -> np.ndarray:
+        """(T, S) states from what was seen in (T, N, O); called once per episode, for the whole of it."""
 
 
 @runtime_checkable
