@@ -29,6 +29,7 @@ EXTRAS = {
     "cluster": "ray",
     "pettingzoo": "mpe2",
     "gymnasium": "gymnasium",
+    "atari": "ale_py",
     "jaxmarl": "jaxmarl",
     "mujoco": "mujoco",
     "study": "openTSNE",

@@ -131,6 +131,8 @@ def _easy(variants: tuple[Variant, ...], seeds: tuple[int, ...] = (0, 1)) -> Lap
     return Laptop((Panel((EASY_MAP,), variants),), steps=100_000, seeds=seeds, overrides=_SHORT)
 
 
+_NO_WEIGHTS: dict[str, Any] = {"env_args": {"features": "random"}}
+
 FOOTBALL = tuple(f"football/{name}" for name in ("3_vs_1_with_keeper", "counterattack_easy", "counterattack_hard"))
 
 
@@ -229,7 +231,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         (Panel(_mujoco("Hopper", "Walker2d"), _THRESHOLD),),
         Laptop((Panel(_mujoco("Hopper"), _THRESHOLD),), overrides={"eval.interval": 25_000}),
     ),
-    "atari": Experiment("DQN with EMU on Breakout and Alien", (), needs="dqn, emu_dqn and Atari tasks"),
+    "atari": Experiment(
+        "One agent: DQN with EMU on Breakout and Alien (needs the extra atari)",
+        (Panel(("atari/breakout", "atari/alien"), _plain("emu_dqn", "dqn")),),
+        Laptop(  # a tenth of the steps, and features that need no weights file
+            (Panel(("atari/breakout",), (Variant("emu_dqn random features", "emu_dqn", _NO_WEIGHTS), *_plain("dqn"))),),
+            overrides={"rollout.epsilon_steps": 50_000},
+        ),
+    ),
 }
 
 
