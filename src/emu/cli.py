@@ -17,9 +17,10 @@ from rich.markup import escape
 from rich.table import Table
 
 import emu
-from emu.config import Config, JsonObject
+from emu.config import Config
 from emu.doctor import doctor
 from emu.errors import EmuError
+from emu.structure import JsonObject
 from emu.study.cli import study, sweep
 from emu.study.looking import absolute, export, plot, table
 from emu.study.report.cli import report

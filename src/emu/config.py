@@ -6,38 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 import math
-import types
-import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
-
-from tyro.constructors import PrimitiveConstructorSpec
+from typing import Any, Literal
 
 from emu.errors import ConfigError, did_you_mean
-
-
-def _parse_json_object(words: list[str]) -> dict[str, Any]:
-    value = json.loads(words[0])
-    if not isinstance(value, dict):
-        raise ValueError(f"{words[0]} is not a JSON object")
-    return value
-
-
-# A dictionary that the command line takes as one JSON object: --env-args '{"penalty": 0.5}'
-JsonObject = Annotated[
-    dict[str, Any],
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="JSON",
-        instance_from_str=_parse_json_object,
-        is_instance=lambda value: isinstance(value, dict),
-        str_from_instance=lambda value: [json.dumps(value)],
-    ),
-]
-
+from emu.structure import JsonObject, build
 
 LossCase = Literal["reconstruction_no_time", "reconstruction_time", "return_only", "both"]
 
@@ -440,20 +414,9 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def from_dict(data: dict[str, Any], kind: type = Config, where: str = "") -> Any:
+def from_dict(data: dict[str, Any], kind: type = Config) -> Any:
     """Rebuild a config; strict about keys and types."""
-    if not isinstance(data, dict):
-        raise ConfigError(f"A configuration is a JSON object, not {data!r}.")
-    hints = _hints(kind)
-    unknown = [key for key in data if key not in hints]
-    if unknown:
-        path = f"{where}{unknown[0]}"
-        raise ConfigError(f"Unknown configuration key '{path}'. {did_you_mean(unknown[0], hints)}")
-    values = {key: _convert(value, hints[key], f"{where}{key}") for key, value in data.items()}
-    return kind(**values)
-
-
-_hints = functools.cache(typing.get_type_hints)  # slow, and a study makes hundreds of configurations
+    return build(kind, data)
 
 
 def replace(config: Any, overrides: dict[str, Any]) -> Any:
@@ -468,40 +431,3 @@ def replace(config: Any, overrides: dict[str, Any]) -> Any:
             raise ConfigError(f"Unknown configuration key '{path}'. {did_you_mean(node, target)}")
         target[node] = value
     return from_dict(data, type(config))
-
-
-def _convert(value: Any, hint: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, dict):
-            raise ConfigError(f"'{where}' must be a group of settings, not {value!r}.")
-        return from_dict(value, hint, f"{where}.")  # type: ignore[arg-type]
-    if origin is Literal:
-        choices = typing.get_args(hint)
-        if value not in choices:
-            raise ConfigError(f"'{where}' cannot be {value!r}. {did_you_mean(str(value), map(str, choices))}")
-        return value
-    if origin in (typing.Union, types.UnionType):
-        return _convert_union(value, typing.get_args(hint), where)
-    if origin in (dict, tuple):
-        return tuple(value) if origin is tuple else dict(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint in (int, float, str, bool) and (
-        not isinstance(value, hint) or (hint is int and isinstance(value, bool))
-    ):
-        raise ConfigError(f"'{where}' must be of type {hint.__name__}, not {value!r}.")
-    return value
-
-
-def _convert_union(value: Any, hints: tuple[Any, ...], where: str) -> Any:
-    if value is None and type(None) in hints:
-        return None
-    for hint in hints:
-        if hint is type(None):
-            continue
-        try:
-            return _convert(value, hint, where)
-        except ConfigError:
-            continue
-    raise ConfigError(f"'{where}' cannot be {value!r}.")
