@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,17 @@ class Shards:
     def replicate(self, tree: PyTree) -> PyTree:
         """A full copy on every device."""
         return jax.device_put(tree, NamedSharding(self.mesh, P()))
+
+    def compiled_update(self, updates: Callable[..., Any]) -> Callable[..., Any]:
+        """A learner's `updates(state, batches, recall, step)` as one program; (U, B, ...) batches are divided along B.
+
+        The state, which every device has whole, is given away: its memory is used again for the new one.
+        """
+        divided = P(None, DATA)
+        program = jax.shard_map(
+            updates, mesh=self.mesh, in_specs=(P(), divided, divided, P()), out_specs=(P(), P()), check_vma=False
+        )
+        return jax.jit(program, donate_argnums=0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import PartitionSpec as P
 
 from emu.config import Config
 from emu.envs.base import EnvSpec
@@ -52,17 +51,7 @@ class DQNLearner:
             self.net = VectorQ(spec.n_actions, config.dqn.hidden)
         self.optimiser = optax.chain(clip_by_torch_norm(c.max_grad_norm), optax.adam(c.learning_rate))
         self.shards = devices.sharding_for(c.batch_size)
-        data = P(None, DATA)
-        self.update = jax.jit(
-            jax.shard_map(
-                self._updates,
-                mesh=self.shards.mesh,
-                in_specs=(P(), data, data, P()),
-                out_specs=(P(), P()),
-                check_vma=False,
-            ),
-            donate_argnums=0,
-        )
+        self.update = self.shards.compiled_update(self._updates)
 
     def init(self, key: Array) -> DQNState:
         obs = jnp.zeros((1, self.spec.stack * self.spec.obs_dim), self.spec.obs_type)

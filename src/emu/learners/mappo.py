@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import PartitionSpec as P
 
 from emu.config import Config
 from emu.envs.base import EnvSpec
@@ -115,17 +114,7 @@ class MappoLearner:
             clip_by_torch_norm(self.config.max_grad_norm), optax.adam(self.config.learning_rate, eps=ADAM_EPS)
         )
         self.shards = devices.sharding_for(self.config.batch_size)
-        data = P(None, DATA)
-        self.update = jax.jit(
-            jax.shard_map(
-                self._updates,
-                mesh=self.shards.mesh,
-                in_specs=(P(), data, data, P()),
-                out_specs=(P(), P()),
-                check_vma=False,
-            ),
-            donate_argnums=0,
-        )
+        self.update = self.shards.compiled_update(self._updates)
 
     def init(self, key: Array) -> MappoState:
         agent_key, critic_key = jax.random.split(key)

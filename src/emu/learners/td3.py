@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import PartitionSpec as P
 
 from emu.config import Config
 from emu.envs.base import EnvSpec
@@ -56,17 +55,7 @@ class TD3Learner:
         self.actor, self.critic = Actor(spec.action_dim, self.td3.hidden), TwinCritic(self.td3.hidden)
         self.adam = optax.adam(config.learner.learning_rate)
         self.shards = devices.sharding_for(config.learner.batch_size)
-        data = P(None, DATA)
-        self.update = jax.jit(
-            jax.shard_map(
-                self._updates,
-                mesh=self.shards.mesh,
-                in_specs=(P(), data, data, P()),
-                out_specs=(P(), P()),
-                check_vma=False,
-            ),
-            donate_argnums=0,
-        )
+        self.update = self.shards.compiled_update(self._updates)
 
     def init(self, key: Array) -> TD3State:
         actor_key, critic_key, key = jax.random.split(key, 3)

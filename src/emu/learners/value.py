@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import PartitionSpec as P
 
 from emu.config import Config
 from emu.envs.base import EnvSpec
@@ -49,19 +48,8 @@ class ValueLearner:
         self.mixer = make_mixer(config.mixer, spec)
         c = config.learner
         self.optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
-        shards = devices.sharding_for(c.batch_size)
-        self.shards = shards
-        data = P(None, DATA)
-        self.update = jax.jit(
-            jax.shard_map(
-                self._updates,
-                mesh=shards.mesh,
-                in_specs=(P(), data, data, P()),
-                out_specs=(P(), P()),
-                check_vma=False,
-            ),
-            donate_argnums=0,
-        )
+        self.shards = devices.sharding_for(c.batch_size)
+        self.update = self.shards.compiled_update(self._updates)
 
     def init(self, key: Array) -> ValueState:
         agent_key, mixer_key, terms_key = jax.random.split(key, 3)

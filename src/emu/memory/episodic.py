@@ -232,7 +232,7 @@ class EpisodicMemory:
         learnt = max(c["matched"] + c["added"], 1)
         return {
             "size": float(size),
-            "bytes": float(self.nbytes),
+            "bytes": float(size * self.options.entry_bytes),  # not `nbytes`: the index's trees depend on its history
             "mean_visits": float(s.counts[:size, 0].sum() / entries),
             "share_desirable": float(s.desirable[:size].sum() / entries),
             "mean_return": float(s.best_return[:size].sum(dtype=np.float64) / entries),
