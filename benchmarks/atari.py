@@ -1,4 +1,4 @@
-"""DQN's steps a second beside the environment alone, and how many pictures a second the frozen networks take.
+"""DQN's steps and updates a second beside the environment alone, and how many pictures a second frozen networks take.
 
     python benchmarks/atari.py [--game breakout] [--seconds 10]
 
@@ -47,30 +47,36 @@ def environment_alone(game: str, copies: int) -> Callable[[], int]:
     return step
 
 
-def training(game: str, algo: str, updates_per_step: float, folder: Path) -> Callable[[], int]:
-    """The loop without tests: collect, remember, learn, train the embedder."""
-    args = {"episode_limit": 300} | ({"features": "random"} if algo == "emu_dqn" else {})
-    changes = {
-        "learner.updates_per_episode": 0,
-        "learner.updates_per_step": updates_per_step,
-        "rollout.random_steps": 0,
-        "rollout.workers": 1,
-        "replay.steps": 20_000,
-        "devices": 1,
-    }
+def trainer_of(game: str, algo: str, folder: Path) -> Trainer:
+    """A run with a replay to learn from, never to be tested or saved."""
+    args = {"episode_limit": 100} | ({"features": "random"} if algo == "emu_dqn" else {})
+    changes = {"rollout.random_steps": 10**9, "rollout.workers": 1, "replay.steps": 20_000, "devices": 1}
     trainer = Trainer(preset(algo, f"atari/{game}", **changes, env_args=args), folder, Progress(quiet=True))
-
-    def chunk() -> int:
-        before = trainer.counters.step
+    while not trainer.replay.holds(trainer.config.learner.batch_size):
         trainer.remember(trainer.collect())
-        trainer.learn()
-        trainer.train_embedder()
-        trainer.settle()
+    return trainer
+
+
+def collecting(trainer: Trainer) -> Callable[[], int]:
+    """Acting, stepping, and what becomes of finished episodes: features, memory, replay."""
+
+    def cycle() -> int:
+        before = trainer.counters.step
+        for _ in range(7):  # as many slots as the longest episode takes
+            trainer.remember(trainer.collect())
         return trainer.counters.step - before
 
-    while trainer.counters.updates < 2:
-        chunk()
-    return chunk
+    return cycle
+
+
+def updating(trainer: Trainer) -> Callable[[], int]:
+    def update() -> int:
+        (batches,) = trainer.draw(1)
+        trainer.update(batches)
+        trainer.settle()
+        return 1
+
+    return update
 
 
 def pictures(kind: str, cut: str) -> Callable[[], int]:
@@ -97,9 +103,10 @@ def main() -> None:
         row("steps/s, environment alone, 8 copies", environment_alone(options.game, 8))
         for cut in ("stem", "layer1", "layer2", "layer4"):
             row(f"pictures/s, ResNet18 to {cut}, batches of {BLOCK}", pictures("random", cut))
-        for algo, per_step in (("dqn", 0.05), ("dqn", 0.25), ("emu_dqn", 0.05)):
-            name = f"{algo}, {per_step:g} updates a step"
-            row(f"steps/s, {name}", training(options.game, algo, per_step, Path(folder) / name))
+        for algo in ("dqn", "emu_dqn"):
+            trainer = trainer_of(options.game, algo, Path(folder) / algo)
+            row(f"steps/s, {algo} collecting", collecting(trainer))
+            row(f"updates/s, {algo}, batches of {trainer.config.learner.batch_size}", updating(trainer))
 
 
 if __name__ == "__main__":

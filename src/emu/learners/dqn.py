@@ -79,14 +79,17 @@ class DQNLearner:
     # What follows runs inside one compiled program, on each device's share of every batch.
 
     def _updates(self, state: DQNState, batches: Batch, recall: Any, step: Array):
-        def body(state, inputs):
-            batch, recall = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), inputs)  # time first
+        """One update after the other, written out: in a loop of XLA's, convolutions on a CPU are many times slower."""
+        metrics = []
+        for number in range(len(batches.reward)):
+            batch, known = jax.tree.map(lambda x, n=number: jnp.swapaxes(x[n], 0, 1), (batches, recall))  # time first
             mask = batch.filled.astype(jnp.float32)
             count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
             nothing = dict.fromkeys(("q", "hidden", "own_q", "last_action"))
-            return self._update(state, Context(batch, recall, mask=mask, count=count, step=step, **nothing))
-
-        return jax.lax.scan(body, state, (batches, recall))
+            context = Context(batch, known, mask=mask, count=count, step=step, **nothing)
+            state, parts = self._update(state, context)
+            metrics.append(parts)
+        return state, jax.tree.map(lambda *values: jnp.stack(values), *metrics)
 
     def _update(self, state: DQNState, context: Context) -> tuple[DQNState, dict[str, Array]]:
         obs, action = context.batch.obs[:-1, :, 0], context.batch.action[..., 0]
