@@ -152,9 +152,6 @@ def _list(workers: int) -> int:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("what it asks")
     for name, experiment in EXPERIMENTS.items():
-        if experiment.needs:
-            table.add_row(f"[dim]{name}[/]", "", "", "", "", f"[dim]{experiment.title}; needs {experiment.needs}[/]")
-            continue
         for scale in SCALES:
             runs = plan(name, scale).runs
             size = speed.estimate(runs, workers or default_workers([]), speeds)

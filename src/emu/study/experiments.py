@@ -47,7 +47,6 @@ class Experiment(NamedTuple):
     panels: tuple[Panel, ...]
     laptop: Laptop | None = None
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    needs: str = ""  # what this package does not have yet; such an experiment can be listed but not run
 
 
 def _plain(*algos: str) -> tuple[Variant, ...]:
@@ -253,8 +252,6 @@ def find(name: str) -> Experiment:
 def plan(name: str, scale: Scale = "paper", seeds: Iterable[int] | None = None, tasks: Sequence[str] = ()) -> Plan:
     """All runs of a study. `seeds` chooses some or others; `tasks` some of the study's, at laptop scale any."""
     experiment = find(name)
-    if experiment.needs:
-        raise EmuError(f"The study '{name}' needs {experiment.needs}, which this version does not have yet.")
     small = experiment.laptop if scale == "laptop" else None
     changes = {**ALONE, **({"steps": small.steps, **small.overrides} if small else {})}
     numbers = list(seeds if seeds is not None else (small or experiment).seeds)
