@@ -19,7 +19,7 @@ from rich.table import Table
 import emu
 from emu.config import Config
 from emu.doctor import doctor
-from emu.errors import EmuError
+from emu.errors import EmuError, EnvError
 from emu.structure import JsonObject
 from emu.study.cli import study, sweep
 from emu.study.looking import absolute, export, plot, table
@@ -140,17 +140,24 @@ def list_envs(as_json: AsJson = False) -> int:
     """
     from emu import envs
 
-    specs = {name: dataclasses.asdict(envs.make(name).spec) for name in envs.registered()}
+    def sizes(name: str) -> dict[str, Any]:
+        try:
+            return dataclasses.asdict(envs.make(name).spec)
+        except EnvError as error:  # a package is missing: listed all the same
+            return {"missing": str(error)}
+
+    specs = {name: sizes(name) for name in envs.registered()}
     if as_json:
         print(json.dumps({n: {"summary": envs.registered()[n].summary, **spec} for n, spec in specs.items()}, indent=2))
         return 0
     table = Table(box=None)
     table.add_column("name", no_wrap=True)
     for title in ("agents", "actions", "obs", "state", "limit", "what it is"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     for name, spec in specs.items():
-        sizes = [str(spec[k]) for k in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit")]
-        table.add_row(f"[bold]{name}[/]", *sizes, envs.registered()[name].summary)
+        columns = [str(spec.get(k, "")) for k in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit")]
+        what = [envs.registered()[name].summary, *([spec["missing"]] if "missing" in spec else [])]
+        table.add_row(f"[bold]{name}[/]", *columns, escape("\n".join(what)))
     out.print(table)
     out.print("\nOther people's, by a prefix (docs/envs/your_own.md):", highlight=False)
     for prefix, entry in envs.adapters().items():

@@ -176,7 +176,8 @@ def _parent_of(pid):
 
 
 SUPERVISOR = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with SIGINT ignored
 import numpy as np
 from emu import envs
 from emu.envs.host.pool import Pool

@@ -15,8 +15,6 @@ from emu.study.plan import Planned, check_plan
 
 from .fakes import complete
 
-RUNNABLE = [name for name, experiment in EXPERIMENTS.items() if not experiment.needs]
-
 
 @pytest.fixture(autouse=True)
 def no_cache_of_the_user(tmp_path, monkeypatch):
@@ -66,7 +64,7 @@ def test_sizes(name, scale, runs):
     assert len(plan(name, scale).runs) == runs
 
 
-@pytest.mark.parametrize("name", RUNNABLE)
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_every_study_can_be_made(name):
     for scale in SCALES:
         chosen = plan(name, scale, seeds=[0])
@@ -100,12 +98,6 @@ def test_tasks_and_seeds_can_be_chosen():
     assert {run.env for run in plan("smac", "laptop", tasks=["smac/2s3z"]).runs} == {"smac/2s3z"}
     with pytest.raises(EmuError, match="not a task of the study 'smac'"):
         plan("smac", tasks=["smac/MM2"])
-
-
-@pytest.mark.parametrize("name", [name for name, experiment in EXPERIMENTS.items() if experiment.needs])
-def test_what_cannot_be_run_yet_says_what_it_needs(name, capsys):
-    assert main(["study", name]) == 2
-    assert f"The study '{name}' needs" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_list_shows_all_studies_and_no_time_that_was_not_measured(capsys, monkeypatch):

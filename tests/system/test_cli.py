@@ -7,7 +7,9 @@ import time
 import pytest
 from PIL import Image
 
+from emu import envs
 from emu.cli import main
+from emu.errors import EnvError
 
 from .processes import emu, start, tiny_train
 
@@ -76,6 +78,20 @@ def test_lists(capsys):
     assert main(["envs"]) == 0 and main(["algos"]) == 0
     text = capsys.readouterr().out
     assert "gridworld/tiny" in text and "qmix" in text
+
+
+def test_an_environment_whose_package_is_missing_is_listed_all_the_same(capsys, monkeypatch):
+    def absent(name, **arguments):
+        if name.startswith("atari/"):
+            raise EnvError("ale-py is not installed: pip install 'emu-marl[atari]'.")
+        return make(name, **arguments)
+
+    make = envs.make
+    monkeypatch.setattr(envs, "make", absent)
+    assert main(["envs", "--json"]) == 0
+    assert "pip install" in json.loads(capsys.readouterr().out)["atari/breakout"]["missing"]
+    assert main(["envs"]) == 0
+    assert "emu-marl[atari]" in "".join(capsys.readouterr().out.split())
 
 
 def test_help(capsys):

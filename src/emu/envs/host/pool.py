@@ -89,6 +89,7 @@ class Pool:
         self.spec, self.places = env.spec, places
         self.max_failures, self.pause, self.warn = max_failures, pause, warn
         self.failures = 0  # in all
+        env.require()
         self._crew = crew(task_of(env, places), timeout)
         self.board = self._crew.board
         self.workers: list[Worker] = []
