@@ -114,7 +114,7 @@ class Replay:
     def batch(self, episodes: Sequence[Episode], length: int) -> Batch:
         """Side by side, padded to `length`."""
         shape = (len(episodes), length)
-        fields = {
+        fields: dict[str, np.ndarray] = {
             name: np.zeros((len(episodes), length + (name in SEEN), *rest), kind)
             for name, (rest, kind) in self.spec.step_fields.items()
         }

@@ -230,7 +230,9 @@ def make_act(learner: Learner) -> Callable[..., tuple[dict[str, Array], PyTree]]
 def empty_slots(spec: EnvSpec, chunk: int, copies: int, log_prob: bool) -> Slot:
     """A chunk of slots on the host, to be written."""
     shape = (chunk, copies)
-    fields = {name: np.zeros((*shape, *rest), kind) for name, (rest, kind) in spec.step_fields.items()}
+    fields: dict[str, np.ndarray] = {
+        name: np.zeros((*shape, *rest), kind) for name, (rest, kind) in spec.step_fields.items()
+    }
     if log_prob:
         fields["log_prob"] = np.zeros((*shape, spec.n_agents), np.float32)
     won, last = np.zeros(shape, bool), np.zeros(shape, bool)

@@ -82,7 +82,8 @@ class JaxMarlEnv:
         )
 
     def reset(self, key: Array) -> JaxMarlState:
-        return self._look(*self.env.reset(key), jnp.int32(0))
+        obs, state = self.env.reset(key)
+        return self._look(obs, state, jnp.int32(0))
 
     def step(self, state: JaxMarlState, action: Array, key: Array) -> tuple[JaxMarlState, Outcome]:
         key = jax.random.split(key)[0]  # as in `MultiAgentEnv.step`, whose other half is for starting anew

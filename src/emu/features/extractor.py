@@ -17,7 +17,7 @@ from emu.features.weights import find_weights, read_state_dict
 from emu.types import Array
 
 BLOCK = 32  # frames at a time: always as many, so that a frame's bits do not depend on its neighbours
-MEAN, SPREAD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])  # of ImageNet's pixels in [0, 1]
+MEAN, SPREAD = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)  # of ImageNet's pixels in [0, 1]
 RANDOM = "random"  # ResNet18 as it is before any training
 RANDOM_SEED = 18  # one network for all runs: what a run's seed changes is what it learns
 DEFAULT_CUTS = {"resnet18": "layer2", "resnet50": "layer2", "mobilenet_v2": "features.6", RANDOM: "layer2"}

@@ -59,7 +59,7 @@ class Storage(NamedTuple):
 
     key: str
     kind: str  # numpy's name of the type
-    count: int
+    numbers: int
 
 
 class Tensor(NamedTuple):
@@ -123,8 +123,8 @@ def _read_legacy(file: BinaryIO) -> dict[str, np.ndarray]:
     for key in Unpickler().load(file):
         (count,) = struct.unpack("<q", file.read(8))
         storage = kinds[key]
-        if count != storage.count:
-            raise WeightsError(f"storage {key} has {count} numbers where {storage.count} are expected")
+        if count != storage.numbers:
+            raise WeightsError(f"storage {key} has {count} numbers where {storage.numbers} are expected")
         contents[key] = np.frombuffer(file.read(count * np.dtype(storage.kind).itemsize), storage.kind)
     return _resolve(tensors, lambda storage: contents[storage.key])
 
@@ -141,9 +141,9 @@ def _resolve(tree: Any, contents: Callable[[Storage], np.ndarray]) -> dict[str, 
         storage, size = tensor.storage, math.prod(tensor.shape)
         if storage.key not in read:
             read[storage.key] = contents(storage)
-            if len(read[storage.key]) != storage.count:
+            if len(read[storage.key]) != storage.numbers:
                 raise WeightsError(f"storage {storage.key} is cut short: the file is not whole")
-        if tensor.offset + size > storage.count:
+        if tensor.offset + size > storage.numbers:
             raise WeightsError(f"tensor {name!r} reaches beyond its storage")
         result[name] = read[storage.key][tensor.offset : tensor.offset + size].reshape(tensor.shape)
     return result

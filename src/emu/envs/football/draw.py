@@ -110,7 +110,8 @@ def _player(pen: ImageDraw.ImageDraw, centre: np.ndarray, colour: str, letter: s
     if has_ball:
         pen.ellipse(_circle(centre, PLAYER + 0.6), fill="#ffe9a8")
     pen.ellipse(_circle(centre, PLAYER), fill=colour, outline=PAPER, width=3)
-    pen.text(tuple(_pixels(centre)), letter, fill=PAPER, font=_font(24), anchor="mm")
+    x, y = _pixels(centre)
+    pen.text((x, y), letter, fill=PAPER, font=_font(24), anchor="mm")
 
 
 def _way(pen: ImageDraw.ImageDraw, balls: Sequence[np.ndarray]) -> None:

@@ -35,7 +35,7 @@ class Scenario:
 
     def build(self, builder: Any) -> None:
         """What gfootball calls to set the players up."""
-        from gfootball_engine import e_PlayerRole, e_Team
+        from gfootball_engine import e_PlayerRole, e_Team  # type: ignore[attr-defined]
 
         config = builder.config()
         config.game_duration = 400

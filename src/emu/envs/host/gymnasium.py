@@ -98,7 +98,7 @@ def _require_spaces(env: Any, target: str) -> tuple[int, int]:
         raise EnvError(f"{target} acts in {actions}; EMU needs discrete actions or a bounded Box. Wrap it.")
     if not isinstance(shown, Box):
         raise EnvError(f"{target} shows {shown}; EMU needs an array (Box). Flatten it with a wrapper.")
-    return 0 if bounded else int(actions.n), int(np.prod(shown.shape, dtype=int))
+    return int(actions.n) if isinstance(actions, Discrete) else 0, int(np.prod(shown.shape, dtype=int))
 
 
 def _discrete(space: Any) -> Callable[[Any], Any]:
