@@ -15,7 +15,7 @@ from emu.envs.base import Drawable, Env, HostEnv
 from emu.envs.host.players import snapshots_of
 from emu.errors import EnvError
 from emu.learners.base import Learner
-from emu.types import PyTree
+from emu.types import Outcome, PyTree
 
 
 class Recording(NamedTuple):
@@ -41,17 +41,28 @@ def player(env: Env | HostEnv, learner: Learner, policy: PyTree) -> Callable[[in
     def play(seed: int) -> Recording:
         first, key = jax.random.split(jax.random.PRNGKey(seed))
         state, carry = reset(first), learner.initial_carry(1)
-        states, total, won = [jax.device_get(state)], 0.0, False
-        for _ in range(env.spec.episode_limit):
+
+        def advance() -> tuple[Any, Outcome]:
+            nonlocal state, carry, key
             state, carry, key, outcome = step(state, carry, key)
-            states.append(jax.device_get(state))
-            total += float(outcome.reward)
-            won |= bool(outcome.won)
-            if outcome.terminated or outcome.truncated:
-                break
-        return Recording(states, total, won)
+            return jax.device_get(state), outcome
+
+        return _recorded(jax.device_get(state), advance, env.spec.episode_limit)
 
     return play
+
+
+def _recorded(first: Any, advance: Callable[[], tuple[Any, Outcome]], limit: int) -> Recording:
+    """One episode, step by step until it ends."""
+    states, total, won = [first], 0.0, False
+    for _ in range(limit):
+        state, outcome = advance()
+        states.append(state)
+        total += float(outcome.reward)
+        won |= bool(outcome.won)
+        if outcome.terminated or outcome.truncated:
+            break
+    return Recording(states, total, won)
 
 
 def _host_player(env: HostEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
@@ -60,17 +71,15 @@ def _host_player(env: HostEnv, learner: Learner, policy: PyTree) -> Callable[[in
 
     def play(seed: int) -> Recording:
         view, carry, key = env.reset(seed), learner.initial_carry(1), jax.random.PRNGKey(seed)
-        states, total, won = [snapshot()], 0.0, False
-        for _ in range(env.spec.episode_limit):
+
+        def advance() -> tuple[Any, Outcome]:
+            nonlocal view, carry, key
             key, now = jax.random.split(key)
             action, carry = act(policy, carry, view.obs[None], view.avail[None], jnp.float32(0), now)
             view, outcome = env.step(np.asarray(action[0]))
-            states.append(snapshot())
-            total += float(outcome.reward)
-            won |= bool(outcome.won)
-            if outcome.terminated or outcome.truncated:
-                break
-        return Recording(states, total, won)
+            return snapshot(), outcome
+
+        return _recorded(snapshot(), advance, env.spec.episode_limit)
 
     return play
 
