@@ -48,6 +48,8 @@ class Grid(NamedTuple):
     limit: float  # a match is closer than this: radius squared for l2, radius for linf
     mask: np.uint64  # buckets - 1
     linf: bool
+    ahead: np.ndarray  # (BLOCK * 2^D,) int64: the buckets that the queries of a block read, query by query
+    places: np.ndarray  # (BLOCK + 1,) int64: where in `ahead` each of them starts
 
 
 @compiled
@@ -68,9 +70,9 @@ def _hash(cells_sum):
 
 
 @compiled
-def _bucket(grid, keys, i):
+def bucket_of(grid, keys, i):
     total = np.int64(0)
-    for d in range(keys.shape[1]):
+    for d in range(len(grid.tree.axes)):
         total += _cell(np.float64(keys[i, d]), grid.scale) * WEIGHTS[d]
     return np.int64(_hash(total) & grid.mask)
 
@@ -81,7 +83,7 @@ def _look(grid, bucket, y, best, best_id):
     if i < END:
         return tree_search(grid.tree, grid.keys, ABSENT - i, y, grid.linf, best, best_id)
     while i != END:
-        gap = distance(grid.keys, i, y, grid.linf)
+        gap = distance(grid.tree, grid.keys, i, y, grid.linf)
         if gap < best or (gap == best and i < best_id):
             best = gap
             best_id = i
@@ -96,7 +98,7 @@ def _corner(grid, y):
     Written without branches: nearly always there is one, and a wrong guess of the processor costs more than the sums.
     """
     total, cells = np.int64(0), 1
-    for d in range(y.shape[0]):
+    for d in range(len(grid.tree.axes)):
         low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
         cells *= _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
         total += low * WEIGHTS[d]
@@ -104,38 +106,33 @@ def _corner(grid, y):
 
 
 @compiled
-def _crossed(grid, y):
-    """In how many dimensions the ball touches two cells, and which these are, four bits each; -1 where it is more.
+def _list_corners(grid, y, total, start):
+    """Write the buckets of all cells the ball touches, two in some dimensions; returns where the list ends.
 
-    More than two are possible only where float64 itself is coarser than a cell.
+    Every crossed dimension doubles the list. END: more than two in one dimension, which is possible only where
+    float64 itself is coarser than a cell.
     """
-    crossed, which = 0, np.int64(0)
-    for d in range(y.shape[0]):
+    grid.ahead[start] = total
+    stop = start + 1
+    for d in range(len(grid.tree.axes)):
         low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
         high = _cell(np.float64(y[d]) + grid.reach, grid.scale)
         if high > low + 1:
-            return -1, which
+            return np.int64(END)
         if high > low:
-            which |= np.int64(d) << (4 * crossed)
-            crossed += 1
-    return crossed, which
-
-
-@compiled
-def _next_corner(total, which, c):
-    """Step c of a Gray code through the cells touched: one dimension changes at a time."""
-    bit = 0
-    while (c >> bit) & 1 == 0:
-        bit += 1
-    weight = WEIGHTS[(which >> (4 * bit)) & 15]
-    return total + weight if ((c ^ (c >> 1)) >> bit) & 1 else total - weight
+            for k in range(stop - start):
+                grid.ahead[stop + k] = grid.ahead[start + k] + WEIGHTS[d]
+            stop += stop - start
+    for k in range(start, stop):
+        grid.ahead[k] = np.int64(_hash(grid.ahead[k]) & grid.mask)
+    return stop
 
 
 @compiled
 def _far_corner(grid, y, c):
     """Cell c of all that are touched, counted dimension by dimension, whatever their number."""
     total = np.int64(0)
-    for d in range(y.shape[0]):
+    for d in range(len(grid.tree.axes)):
         low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
         width = _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
         total += (low + c % width) * WEIGHTS[d]
@@ -144,45 +141,70 @@ def _far_corner(grid, y, c):
 
 
 @compiled
-def nearest(grid, y):
-    """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none."""
-    total, cells = _corner(grid, y)
-    best, best_id = grid.limit, np.int64(END)
-    crossed, which = 0, np.int64(0)
-    for c in range(cells):
-        if c > 0:
-            if c == 1:
-                crossed, which = _crossed(grid, y)
-            total = _next_corner(total, which, c) if crossed >= 0 else _far_corner(grid, y, c)
-        best, best_id = _look(grid, np.int64(_hash(total) & grid.mask), y, best, best_id)
-    return best_id, best
+def look_ahead(grid, keys, start):
+    """List the buckets of the next `BLOCK` queries, then read what these will read, all at once.
 
-
-@compiled
-def fetch_ahead(grid, keys, start):
-    """Read what the next queries will read, all at once: waiting for memory in parallel instead of in turn.
-
-    The sum is returned only so that the compiler keeps the reads.
+    Loops of next to nothing but reads let the processor wait for many of them in parallel instead of in turn.
+    Returns a sum that the caller must pass on, so that the compiler keeps the reads.
     """
-    kept = 0.0
-    for q in range(start, min(start + BLOCK, keys.shape[0])):
-        total, cells = _corner(grid, keys[q])
-        which = np.int64(0)
-        for c in range(min(cells, 16)):
-            if c > 0:
-                if c == 1:
-                    _, which = _crossed(grid, keys[q])
-                total = _next_corner(total, which, c)
-            i = grid.head[np.int64(_hash(total) & grid.mask)]
-            if i >= 0:
-                kept += grid.keys[i, 0] + grid.following[i]
+    place, count = np.int64(0), min(BLOCK, keys.shape[0] - start)
+    for j in range(count):
+        grid.places[j] = place
+        total, cells = _corner(grid, keys[start + j])
+        if cells == 1:
+            grid.ahead[place] = np.int64(_hash(total) & grid.mask)
+            place += 1
+        else:
+            stop = _list_corners(grid, keys[start + j], total, place)
+            if stop == END:
+                grid.ahead[place] = END  # the query will find the cells on its own
+                place += 1
+            else:
+                place = stop
+    grid.places[count] = place
+    kept = np.int64(0)
+    for k in range(place):
+        kept += grid.head[max(np.int64(0), grid.ahead[k])]
+    for k in range(place):
+        i = np.int64(max(0, grid.head[max(np.int64(0), grid.ahead[k])]))
+        kept += grid.following[i] + (grid.keys[i, 0] > 0)
+    for k in range(place):
+        i = np.int64(max(0, grid.head[max(np.int64(0), grid.ahead[k])]))
+        i = np.int64(max(0, grid.following[i]))
+        kept += grid.following[i] + (grid.keys[i, 0] > 0)
     return kept
 
 
 @compiled
-def insert(grid, i):
-    """Add entry i; its key is already in `keys`. Returns a tree's node that is to be built anew, or END."""
-    bucket = _bucket(grid, grid.keys, i)
+def nearest(grid, y, j):
+    """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none.
+
+    `look_ahead` has listed the buckets of this query, number j of its block.
+    """
+    best, best_id = grid.limit, np.int64(END)
+    for k in range(grid.places[j], grid.places[j + 1]):
+        if grid.ahead[k] == END:
+            _, cells = _corner(grid, y)
+            for c in range(cells):
+                bucket = np.int64(_hash(_far_corner(grid, y, c)) & grid.mask)
+                best, best_id = _look(grid, bucket, y, best, best_id)
+        else:
+            best, best_id = _look(grid, grid.ahead[k], y, best, best_id)
+    return best_id, best
+
+
+@compiled
+def home(grid, keys, row, j):
+    """The bucket of a key: known already if query j of the block, at this key, touched one cell only."""
+    k = grid.places[j]
+    if grid.places[j + 1] == k + 1 and grid.ahead[k] != END:
+        return grid.ahead[k]
+    return bucket_of(grid, keys, row)
+
+
+@compiled
+def insert(grid, i, bucket):
+    """Add entry i, whose key is in `keys`, to its bucket. Returns a tree's node that is to be built anew, or END."""
     first = np.int64(grid.head[bucket])
     if first < END:
         grid.following[i] = END
@@ -203,7 +225,7 @@ def insert(grid, i):
 @compiled
 def remove(grid, i):
     """Take entry i out; its key must still be the one it was added with."""
-    bucket = _bucket(grid, grid.keys, i)
+    bucket = bucket_of(grid, grid.keys, i)
     first = np.int64(grid.head[bucket])
     if first == i:
         grid.head[bucket] = grid.following[i]
@@ -219,11 +241,11 @@ def remove(grid, i):
 
 @entry_point
 def query_batch(grid, queries, ids, gaps):
-    kept = 0.0
+    kept = np.int64(0)
     for q in range(queries.shape[0]):
         if q % BLOCK == 0:
-            kept += fetch_ahead(grid, queries, q)
-        ids[q], gaps[q] = nearest(grid, queries[q])
+            kept += look_ahead(grid, queries, q)
+        ids[q], gaps[q] = nearest(grid, queries[q], q % BLOCK)
     return kept
 
 
@@ -231,7 +253,7 @@ def query_batch(grid, queries, ids, gaps):
 def insert_batch(grid, ids, keys):
     for j in range(ids.shape[0]):
         copy_row(keys, j, grid.keys, ids[j])
-        crowded = insert(grid, np.int64(ids[j]))
+        crowded = insert(grid, np.int64(ids[j]), bucket_of(grid, keys, j))
         if crowded != END:
             tree_rebuild(grid.tree, grid.keys, crowded)
 
@@ -245,16 +267,16 @@ def remove_batch(grid, ids):
 @entry_point
 def query_or_insert_batch(grid, keys, first_free, ids):
     """For each key in turn: the entry that matches, else a new one. Returns the next free number and a mere sum."""
-    kept = 0.0
+    kept = np.int64(0)
     for q in range(keys.shape[0]):
         if q % BLOCK == 0:
-            kept += fetch_ahead(grid, keys, q)
-        found, _ = nearest(grid, keys[q])
+            kept += look_ahead(grid, keys, q)
+        found, _ = nearest(grid, keys[q], q % BLOCK)
         if found == END:
             found = first_free
             first_free += 1
             copy_row(keys, q, grid.keys, found)
-            crowded = insert(grid, found)
+            crowded = insert(grid, found, home(grid, keys, q, q % BLOCK))
             if crowded != END:
                 tree_rebuild(grid.tree, grid.keys, crowded)
         ids[q] = found
@@ -271,7 +293,7 @@ def build(grid, count, length):
     overfull = 0
     for i in range(count):
         if grid.following[i] != ABSENT:
-            bucket = _bucket(grid, grid.keys, i)
+            bucket = bucket_of(grid, grid.keys, i)
             grid.following[i] = grid.head[bucket]
             grid.head[bucket] = i
             overfull += length[bucket] == LEAF

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from emu.memory._compile import compiled, entry_point
-from emu.memory._grid import BLOCK, fetch_ahead, insert, nearest, remove
+from emu.memory._grid import BLOCK, home, insert, look_ahead, nearest, remove
 from emu.memory._tree import END, copy_row, tree_rebuild
 
 SIZE, OLDEST, NEWEST = 0, 1, 2  # places in `ends`
@@ -102,16 +102,16 @@ def _room(store):
 @entry_point
 def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, tally):
     """Run the rules over the steps in turn; an entry added is visible to the very next step."""
-    value, desirable, kept = 0.0, False, 0.0
+    value, desirable, kept = 0.0, False, np.int64(0)
     for row in range(steps.times.shape[0]):
         if row % BLOCK == 0:
-            kept += fetch_ahead(grid, steps.keys, row)
+            kept += look_ahead(grid, steps.keys, row)
         if steps.first[row]:
             value, desirable = 0.0, steps.desirable[row]
         value = steps.rewards[row] + gamma * value
         rounded = np.float32(value)
 
-        i, _ = nearest(grid, steps.keys[row])
+        i, _ = nearest(grid, steps.keys[row], row % BLOCK)
         added, was_desirable, shifted, leaves = i == END, False, False, False
         if added:
             i, leaves = _room(store)
@@ -123,7 +123,7 @@ def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, 
             remove(grid, i)
         if added or shifted:
             _write(grid, store, steps, row, i, rounded)
-            crowded = insert(grid, i)
+            crowded = insert(grid, i, home(grid, steps.keys, row, row % BLOCK))
             if crowded != END:
                 tree_rebuild(grid.tree, grid.keys, crowded)
 
@@ -148,13 +148,13 @@ def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, 
 @entry_point
 def recollect(grid, store, keys, wanted, ids):
     """Find the entries of a batch of keys, -1 where there is none, and note their use in the order of the batch."""
-    kept, found = 0.0, 0
+    kept, found = np.int64(0), 0
     for row in range(keys.shape[0]):
         if row % BLOCK == 0:
-            kept += fetch_ahead(grid, keys, row)
+            kept += look_ahead(grid, keys, row)
         ids[row] = END
         if wanted[row]:
-            i, _ = nearest(grid, keys[row])
+            i, _ = nearest(grid, keys[row], row % BLOCK)
             ids[row] = i
             if i != END:
                 found += 1

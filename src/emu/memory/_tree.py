@@ -35,6 +35,7 @@ class Tree(NamedTuple):
     stack_gap: np.ndarray  # (STACK,) float64
     scratch: np.ndarray  # (n,) int32: entries being built into a tree
     sample: np.ndarray  # (SAMPLE,) float64: coordinates a median is taken of
+    axes: tuple[int, ...]  # 0 … D-1. Its length is part of its type: loops over D numbers are compiled without a loop
 
 
 def empty_tree(capacity: int, dim: int) -> Tree:
@@ -50,14 +51,15 @@ def empty_tree(capacity: int, dim: int) -> Tree:
         np.empty(STACK, np.float64),
         np.empty(capacity, np.int32),
         np.empty(SAMPLE, np.float64),
+        tuple(range(dim)),
     )
 
 
 @compiled
-def distance(keys, i, y, linf):
+def distance(tree, keys, i, y, linf):
     """Squared Euclidean, or largest coordinate, distance in float64, summed in the order of the dimensions."""
     total = 0.0
-    for d in range(y.shape[0]):
+    for d in range(len(tree.axes)):
         gap = abs(np.float64(keys[i, d]) - np.float64(y[d]))
         if linf:
             total = max(total, gap)
@@ -70,7 +72,7 @@ def distance(keys, i, y, linf):
 def _box_distance(tree, n, y, linf):
     """No entry below node n is closer than this, in the very arithmetic of `distance`."""
     total = 0.0
-    for d in range(y.shape[0]):
+    for d in range(len(tree.axes)):
         here = np.float64(y[d])
         gap = max(0.0, np.float64(tree.box[n, LOW, d]) - here, here - np.float64(tree.box[n, HIGH, d]))
         if linf:
@@ -85,7 +87,7 @@ def _scan_leaf(tree, keys, n, y, linf, best, best_id):
     """Closest wins, lowest entry number among equals."""
     for j in range(tree.node[n, COUNT]):
         i = np.int64(tree.leaf[n, j])
-        gap = distance(keys, i, y, linf)
+        gap = distance(tree, keys, i, y, linf)
         if gap < best or (gap == best and i < best_id):
             best = gap
             best_id = i
@@ -99,7 +101,7 @@ def tree_search(tree, keys, n, y, linf, best, best_id):
     while True:
         while tree.node[n, KIND] != IS_LEAF:
             near = np.int64(tree.node[n, CHILD])
-            if tree.node[n, KIND] < y.shape[0]:  # otherwise identical keys: the lowest number is on the left
+            if tree.node[n, KIND] < len(tree.axes):  # otherwise identical keys: the lowest number is on the left
                 far = near + 1
                 near_gap = _box_distance(tree, near, y, linf)
                 far_gap = _box_distance(tree, far, y, linf)
@@ -148,7 +150,7 @@ def copy_row(source, i, target, j):
 def _copy_node(tree, source, target):
     copy_row(tree.node, source, tree.node, target)
     tree.cut[target] = tree.cut[source]
-    for d in range(tree.box.shape[2]):
+    for d in range(len(tree.axes)):
         tree.box[target, LOW, d] = tree.box[source, LOW, d]
         tree.box[target, HIGH, d] = tree.box[source, HIGH, d]
     if tree.node[source, KIND] == IS_LEAF:
@@ -159,20 +161,20 @@ def _copy_node(tree, source, target):
 def _child_of(tree, keys, n, i):
     """The child of node n on whose side entry i belongs."""
     kind = tree.node[n, KIND]
-    on_left = i < tree.cut[n] if kind == keys.shape[1] else keys[i, kind] < tree.cut[n]
+    on_left = i < tree.cut[n] if kind == len(tree.axes) else keys[i, kind] < tree.cut[n]
     return np.int64(tree.node[n, CHILD]) + (0 if on_left else 1)
 
 
 @compiled
-def _coordinate(keys, i, kind):
-    return np.float64(i) if kind == keys.shape[1] else np.float64(keys[i, kind])
+def _coordinate(tree, keys, i, kind):
+    return np.float64(i) if kind == len(tree.axes) else np.float64(keys[i, kind])
 
 
 @compiled
 def _set_box(tree, keys, n, start, stop):
     """Fit the box of node n; returns its widest dimension, or D when all keys are identical."""
-    widest, extent = np.int64(keys.shape[1]), np.float32(-1.0)
-    for d in range(keys.shape[1]):
+    widest, extent = np.int64(len(tree.axes)), np.float32(-1.0)
+    for d in range(len(tree.axes)):
         low = high = keys[tree.scratch[start], d]
         for j in range(start + 1, stop):
             value = keys[tree.scratch[j], d]
@@ -191,7 +193,7 @@ def _choose_cut(tree, keys, start, stop, kind):
     ids, sample = tree.scratch, tree.sample
     count = min(SAMPLE, stop - start)
     for j in range(count):
-        value = _coordinate(keys, ids[start + j * (stop - start) // count], kind)
+        value = _coordinate(tree, keys, ids[start + j * (stop - start) // count], kind)
         place = j
         while place > 0 and sample[place - 1] > value:
             sample[place] = sample[place - 1]
@@ -200,7 +202,7 @@ def _choose_cut(tree, keys, start, stop, kind):
     cut = sample[count // 2]
     above = np.inf
     for j in range(start, stop):
-        value = _coordinate(keys, ids[j], kind)
+        value = _coordinate(tree, keys, ids[j], kind)
         if value < cut:
             return cut
         if value > cut:
@@ -218,7 +220,7 @@ def _partition(tree, keys, n, kind, start, stop):
     middle = start
     for j in range(start, stop):
         i = ids[j]
-        if _coordinate(keys, i, kind) < cut:
+        if _coordinate(tree, keys, i, kind) < cut:
             ids[j] = ids[middle]
             ids[middle] = i
             middle += 1
@@ -301,7 +303,7 @@ def _divide_duplicates(tree, keys, n, i):
     tree.node[single, KIND] = IS_LEAF
     tree.node[single, COUNT] = tree.node[single, BUILT] = 1
     tree.leaf[single, 0] = i
-    for d2 in range(keys.shape[1]):
+    for d2 in range(len(tree.axes)):
         tree.box[single, LOW, d2] = tree.box[single, HIGH, d2] = keys[i, d2]
     tree.node[n, KIND] = d
     tree.node[n, CHILD] = pair
@@ -312,14 +314,14 @@ def _divide_duplicates(tree, keys, n, i):
 @compiled
 def _is_copy(tree, keys, n, i):
     different = 0
-    for d in range(keys.shape[1]):
+    for d in range(len(tree.axes)):
         different += keys[i, d] != tree.box[n, LOW, d]
     return different == 0
 
 
 @compiled
 def _grow_box(tree, keys, n, i):
-    for d in range(keys.shape[1]):
+    for d in range(len(tree.axes)):
         tree.box[n, LOW, d] = min(tree.box[n, LOW, d], keys[i, d])
         tree.box[n, HIGH, d] = max(tree.box[n, HIGH, d], keys[i, d])
 
@@ -334,7 +336,7 @@ def tree_insert(tree, keys, n, i):
     crowded = np.int64(END)
     while True:
         kind = tree.node[n, KIND]
-        apart = kind == keys.shape[1] and not _is_copy(tree, keys, n, i)
+        apart = kind == len(tree.axes) and not _is_copy(tree, keys, n, i)
         if apart:
             _divide_duplicates(tree, keys, n, i)
         _grow_box(tree, keys, n, i)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import deque
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -23,7 +25,7 @@ KINDS = ("random", "embnet", "dcae")
 LOSS_CASES = ("reconstruction_no_time", "reconstruction_time", "return_only", "both")
 BLOCK = 256  # rows encoded at a time: every batch is cut into blocks of one size, so a state's bits never depend on it
 SIZES = tuple(BLOCK * 2**k for k in range(7))  # compiled sizes of an encoder call: 256 … 16,384 rows
-SHARED_FROM = 4_096  # rows from which on an encoder call is shared out over the CPU devices
+SHARED_ABOVE = 2_048  # rows above which an encoder call is shared out over the CPU devices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,9 +154,13 @@ class Embedder:
         """
         devices = jax.local_devices()
         count = len(devices) if devices[0].platform == "cpu" else 1
-        while count & (count - 1) or self.options.batch_size % count or SHARED_FROM // BLOCK % count:
+        while count & (count - 1) or self.options.batch_size % count:
             count -= 1
         return Mesh(np.array(devices[:count]), ("rows",))
+
+    @property
+    def _devices(self) -> list[Any]:
+        return list(self._mesh.devices.flat)
 
     def _spread(self, tree: Any, *axes: str | None) -> Any:
         return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec(*axes)))
@@ -184,18 +190,20 @@ class Embedder:
     def encode(self, state: EmbedderState, states: np.ndarray, times: np.ndarray) -> np.ndarray:
         """(n, S), (n,) → (n, D) numpy. `functools.partial(embedder.encode, state)` is a memory's `encode`."""
         states, times = np.asarray(states, np.float32), np.asarray(times, np.int32)
-        params, shared = state.params["encoder"], None
         out = np.empty((len(states), self.key_dim), np.float32)
-        for start in range(0, len(states), SIZES[-1]):
-            stop = min(start + SIZES[-1], len(states))
-            size = next(s for s in SIZES if s >= stop - start)
-            rows = _padded(states[start:stop], size), _padded(times[start:stop], size)
-            if size < SHARED_FROM or self._mesh.size == 1:
-                x = self._encode(params, *rows)
-            else:
-                shared = self._spread(params) if shared is None else shared
-                x = self._encode_shared(shared, *self._spread(rows, "rows"))
-            out[start:stop] = np.asarray(x)[: stop - start]
+        devices = self._devices if len(states) > SHARED_ABOVE else self._devices[:1]
+        weights = [jax.device_put(state.params["encoder"], device) for device in devices]
+        rows = min(SIZES[-1], max(1, -(-len(states) // len(devices))))
+        under_way: deque[tuple[slice, Any]] = deque()  # a chunk on every device
+        for number, start in enumerate(range(0, len(states), rows)):
+            part, turn = slice(start, min(start + rows, len(states))), number % len(devices)
+            size = next(s for s in SIZES if s >= part.stop - start)
+            chunk = jax.device_put((_padded(states[part], size), _padded(times[part], size)), devices[turn])
+            under_way.append((part, self._encode(weights[turn], *chunk)))
+            if len(under_way) > len(devices):
+                _fetch(under_way.popleft(), out)
+        for chunk in under_way:
+            _fetch(chunk, out)
         return out
 
     def _encode_blocks(self, params: Any, states: jax.Array, times: jax.Array) -> jax.Array:
@@ -206,14 +214,6 @@ class Embedder:
     @functools.cached_property
     def _encode(self) -> Any:
         return jax.jit(self._encode_blocks)
-
-    @functools.cached_property
-    def _encode_shared(self) -> Any:
-        rows = PartitionSpec("rows")
-        mapped = jax.shard_map(
-            self._encode_blocks, mesh=self._mesh, in_specs=(PartitionSpec(), rows, rows), out_specs=rows
-        )
-        return jax.jit(mapped)
 
     def train(
         self, state: EmbedderState, states: np.ndarray, times: np.ndarray, returns: np.ndarray, key: jax.Array
@@ -238,16 +238,20 @@ class Embedder:
 
     @functools.cached_property
     def _train(self) -> Any:
-        size = self.options.batch_size
+        size, shares = self.options.batch_size, self._mesh.size
 
         def train(state: EmbedderState, states: Any, times: Any, returns: Any, count: Any) -> Any:
-            batches = jnp.maximum(count // size, 1)
-            weights = jnp.where(jnp.arange(size) < count, 1.0, 0.0) / jnp.minimum(count, size)
+            batches, rows = jnp.maximum(count // size, 1), jnp.arange(size // shares)
+            first = jax.lax.axis_index("rows") * len(rows)  # of this device's part of every minibatch
+            weights = jnp.where(first + rows < count, 1.0, 0.0) / jnp.minimum(count, size)
 
             def step(i: Any, carry: Any) -> Any:
                 state, sums = carry
                 batch = [jax.lax.dynamic_index_in_dim(a, i, keepdims=False) for a in (states, times, returns)]
                 (_, parts), grads = jax.value_and_grad(self._loss, has_aux=True)(state.params, *batch, weights)
+                # one vector: the devices meet once a step, not once for every array
+                vector, split = jax.flatten_util.ravel_pytree((grads, parts))
+                grads, parts = split(jax.lax.psum(vector, "rows"))
                 updates, optimiser = self._optimiser.update(grads, state.optimiser, state.params)
                 params = optax.apply_updates(state.params, updates)
                 state = EmbedderState(params, optimiser, state.count + 1)
@@ -257,7 +261,16 @@ class Embedder:
             state, sums = jax.lax.fori_loop(0, batches, step, (state, jax.tree.map(jnp.float32, zeros)))
             return state, jax.tree.map(lambda total: total / batches, sums)
 
-        return jax.jit(train)
+        whole, rows = PartitionSpec(), PartitionSpec(None, "rows")
+        return jax.jit(
+            jax.shard_map(
+                train,
+                mesh=self._mesh,
+                in_specs=(whole, rows, rows, rows, whole),
+                out_specs=whole,
+                check_vma=False,  # with it, gradients of shared weights would be summed a second time
+            )
+        )
 
     def _loss(self, params: Any, states: Any, times: Any, returns: Any, weights: Any) -> tuple[Any, dict[str, Any]]:
         """(H − Ĥ)² and ‖s − ŝ‖², summed over state dimensions, weighted as the loss case says, mean over samples."""
@@ -298,6 +311,12 @@ def _drawn(shapes: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
             values = rng.uniform(-bound, bound, leaf.shape)
         drawn[name] = jnp.asarray(values, jnp.float32)
     return drawn
+
+
+def _fetch(chunk: tuple[slice, Any], out: np.ndarray) -> None:
+    """Wait for the embeddings of a chunk; what it was padded with is left out."""
+    part, x = chunk
+    out[part] = np.asarray(x)[: part.stop - part.start]
 
 
 def _padded(array: np.ndarray, size: int) -> np.ndarray:

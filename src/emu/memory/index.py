@@ -45,6 +45,8 @@ class RadiusIndex:
             limit=1.0,
             mask=np.uint64(buckets - 1),
             linf=metric == "linf",
+            ahead=np.empty(_grid.BLOCK << dim, np.int64),
+            places=np.empty(_grid.BLOCK + 1, np.int64),
         )
         self._set_radius(radius)
 

@@ -127,7 +127,7 @@ _SHORT = {"rollout.epsilon_steps": 20_000, "eval.interval": 5_000, "curiosity.sc
 
 def _easy(variants: tuple[Variant, ...], seeds: tuple[int, ...] = (0, 1)) -> Laptop:
     """The curves of a SMAC figure on a map that small machines can learn."""
-    return Laptop((Panel((EASY_MAP,), variants),), steps=100_000, seeds=seeds, overrides=_SHORT)
+    return Laptop((Panel((EASY_MAP,), variants),), steps=150_000, seeds=seeds, overrides=_SHORT)
 
 
 _NO_WEIGHTS: dict[str, Any] = {"env_args": {"features": "random"}}

@@ -230,6 +230,6 @@ def _summary(env: str, label: str, runs: list[Run], until: float) -> Summary:
         iqm=interval(last),
         overall=interval(overall, mean),
         overall_std=float(spread(overall[0])) if len(runs) > 1 else float("nan"),
-        best=float(values.mean(axis=0)[steps <= until].max()),
+        best=max(float(values.mean(axis=0)[steps <= until].max()), float(last[0].mean())),
         absolute=absolute,
     )
