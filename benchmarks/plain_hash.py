@@ -85,7 +85,5 @@ class PlainHash:
 
     def _all(self, queries: np.ndarray, insert: bool) -> np.ndarray:
         out = np.empty(len(queries), np.int64)
-        self.size = _run(
-            self.keys, self.size, self.heads, self.following, queries, self.radius, insert, out
-        )
+        self.size = _run(self.keys, self.size, self.heads, self.following, queries, self.radius, insert, out)
         return out

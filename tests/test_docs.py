@@ -18,6 +18,7 @@ from toys import make_episode, tiny_config
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
+
 def code_of(page, number):
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)[number]
 

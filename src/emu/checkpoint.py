@@ -90,9 +90,7 @@ def load_tree(folder: Path, like: PyTree) -> PyTree:
         raise CheckpointError(f"{folder} does not fit this configuration or is damaged: {error}") from error
     for name, leaf in present.items():
         if stored[name].shape != leaf.shape:
-            raise CheckpointError(
-                f"{folder}: '{name}' has shape {stored[name].shape}, expected {leaf.shape}."
-            )
+            raise CheckpointError(f"{folder}: '{name}' has shape {stored[name].shape}, expected {leaf.shape}.")
     leaves = [stored.get(name, leaf) for name, leaf in wanted.items()]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 

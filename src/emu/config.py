@@ -264,9 +264,7 @@ class CuriosityConfig:
     learning_rate: float = 5e-4  # of the predictors
 
     def __post_init__(self) -> None:
-        check(
-            self.scale >= 0 and self.floor >= 0, "curiosity.scale and curiosity.floor must not be negative."
-        )
+        check(self.scale >= 0 and self.floor >= 0, "curiosity.scale and curiosity.floor must not be negative.")
         check(
             0 < self.decay <= 1 and self.decay_interval >= 1,
             "curiosity.decay in (0, 1], decay_interval at least 1.",
@@ -322,9 +320,7 @@ class EvalConfig:
     epsilon: float = 0.0  # Atari: exploration that is left in tests, so that no game waits for ever to be started
 
     def __post_init__(self) -> None:
-        check(
-            self.interval >= 1 and self.episodes >= 1, "eval.interval and eval.episodes must be at least 1."
-        )
+        check(self.interval >= 1 and self.episodes >= 1, "eval.interval and eval.episodes must be at least 1.")
         check(0 <= self.epsilon <= 1, "eval.epsilon must lie between 0 and 1.")
 
 

@@ -104,7 +104,7 @@ OLDEST_BUILD = 55958  # 3.16.1, the first with the interface that PySC2 uses
 RELEASES = {69232: "4.6.2, as in SMAC's paper", 75689: "4.10, as in most later work"}
 DOWNLOADS = "https://github.com/Blizzard/s2client-proto#downloads"
 MAP_ARCHIVE = "https://github.com/oxwhirl/smac/releases/download/v0.1-beta1/SMAC_Maps.zip"
-TRIAL = "emu check pymarl:smac.env:StarCraft2Env --env-args '{\"map_name\": \"3m\"}'"
+TRIAL = 'emu check pymarl:smac.env:StarCraft2Env --env-args \'{"map_name": "3m"}\''
 PACKAGE = "pip install git+https://github.com/oxwhirl/smac.git"
 
 

@@ -128,9 +128,7 @@ class Board:
 def _open_at(path: Path, keep_bytes: int) -> TextIO:
     if keep_bytes:
         if not path.exists() or path.stat().st_size < keep_bytes:
-            raise EmuError(
-                f"{path} is shorter than its checkpoint says: it was cut or replaced. Restore it to resume."
-            )
+            raise EmuError(f"{path} is shorter than its checkpoint says: it was cut or replaced. Restore it to resume.")
         os.truncate(path, keep_bytes)
         return path.open("a")
     return path.open("w")

@@ -63,9 +63,7 @@ class Replay:
 
     def add(self, episodes: Iterable[Episode]) -> None:
         for episode in episodes:
-            while self._ring and (
-                len(self._ring) >= self.capacity or self.nbytes + episode.nbytes > self.max_bytes
-            ):
+            while self._ring and (len(self._ring) >= self.capacity or self.nbytes + episode.nbytes > self.max_bytes):
                 self.nbytes -= self._ring.popleft().nbytes
             self._ring.append(episode)
             self.nbytes += episode.nbytes

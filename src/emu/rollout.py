@@ -141,15 +141,11 @@ class Rollout(SlotStream):
     def init(self, key: Array) -> RolloutState:
         keys = jax.random.split(key, self.copies + 1)
         env = jax.jit(jax.vmap(self.env.reset))(jax.random.split(keys[0], self.copies))
-        state = RolloutState(
-            env, self.learner.initial_carry(self.copies), jnp.zeros(self.copies, bool), keys[1:]
-        )
+        state = RolloutState(env, self.learner.initial_carry(self.copies), jnp.zeros(self.copies, bool), keys[1:])
         self._clear()
         return self.shards.put(state)
 
-    def collect(
-        self, policy: PyTree, state: RolloutState, epsilon: float
-    ) -> tuple[RolloutState, list[Episode], int]:
+    def collect(self, policy: PyTree, state: RolloutState, epsilon: float) -> tuple[RolloutState, list[Episode], int]:
         """Run one chunk. Returns the new state, the episodes that ended, and the number of steps taken."""
         state, slots = self._run(self.shards.replicate(policy), state, np.float32(epsilon))
         slots = jax.device_get(slots)
@@ -194,9 +190,7 @@ class Rollout(SlotStream):
 
     @staticmethod
     def _sound(obs: Array, features: Array, avail: Array, reward: Array) -> Array:
-        finite = (
-            jnp.isfinite(obs).all(axis=(1, 2)) & jnp.isfinite(features).all(axis=1) & jnp.isfinite(reward)
-        )
+        finite = jnp.isfinite(obs).all(axis=(1, 2)) & jnp.isfinite(features).all(axis=1) & jnp.isfinite(reward)
         return finite & avail.any(axis=-1).all(axis=-1)
 
     def _complaint(self, slots: Slot) -> str:
@@ -251,9 +245,7 @@ def choose(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 def unsound(env: str, copy: int, **shown: np.ndarray) -> str:
     """What is wrong with what a copy shows: the fields that are not finite, else an agent that cannot act."""
     wrong = [name for name, value in shown.items() if not np.isfinite(value).all()]
-    what = (
-        f"returned NaN or infinity in {', '.join(wrong)}" if wrong else "left an agent without any available action"
-    )
+    what = f"returned NaN or infinity in {', '.join(wrong)}" if wrong else "left an agent without any available action"
     return (
         f"Environment '{env}' {what} (copy {copy}). The run stopped before learning from it. "
         "Run `emu check` on the environment, or `check_env(env)`, to find the step that does this."

@@ -67,9 +67,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return tuple(value) if origin is tuple else dict(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if hint in (int, float, str, bool) and (
-        not isinstance(value, hint) or (hint is int and isinstance(value, bool))
-    ):
+    if hint in (int, float, str, bool) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
         raise ConfigError(f"'{where}' must be of type {hint.__name__}, not {value!r}.")
     return value
 

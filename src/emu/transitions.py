@@ -125,9 +125,7 @@ class Transitions:
         lengths = [length for length, _ in self._episodes]
         begins = self._added_steps - self.steps + np.cumsum([0, *lengths])
         return [
-            self._episode(int(begins[i]), length, won)
-            for i, (length, won) in enumerate(self._episodes)
-            if i >= skip
+            self._episode(int(begins[i]), length, won) for i, (length, won) in enumerate(self._episodes) if i >= skip
         ]
 
     def _episode(self, begin: int, length: int, won: bool) -> Episode:

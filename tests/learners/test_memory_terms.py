@@ -63,9 +63,7 @@ def test_the_optimistic_incentive_trusts_every_desirable_memory_fully():
 
 def test_episodic_control_is_the_oracles_mean_over_real_steps():
     taken = next_values()
-    losses = [
-        oracles.control_losses(recall, taken[place], ep, 0.9, 0.1) for ep, recall, place in each_episode()
-    ]
+    losses = [oracles.control_losses(recall, taken[place], ep, 0.9, 0.1) for ep, recall, place in each_episode()]
     actual = EpisodicControl(0.9, 0.1).loss((), context(padding=9.0), taken)
     np.testing.assert_allclose(actual, np.mean(np.concatenate(losses)), rtol=1e-5)
 

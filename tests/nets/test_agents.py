@@ -125,8 +125,7 @@ def test_acting_step_by_step_sees_what_learning_sees_at_once(options):
 def test_agents_with_equal_inputs_differ_by_their_number_only():
     obs, last = (np.repeat(x[:, :, :1], N, axis=2) for x in episode())
     with_id, without_id = (
-        unroll(agent, params, obs, last)[0]
-        for agent, params in (agent_and_params(), agent_and_params(agent_id=False))
+        unroll(agent, params, obs, last)[0] for agent, params in (agent_and_params(), agent_and_params(agent_id=False))
     )
     assert not np.allclose(with_id[:, :, 0], with_id[:, :, 1])
     np.testing.assert_allclose(without_id[:, :, 0], without_id[:, :, 1])

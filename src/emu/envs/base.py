@@ -28,9 +28,7 @@ class EnvSpec:
     """What a learner must know of an environment before the first step."""
 
     name: str
-    version: (
-        str  # change it whenever the dynamics, rewards or features change: results are not comparable across
-    )
+    version: str  # change it whenever the dynamics, rewards or features change: results are not comparable across
     n_agents: int
     n_actions: int
     obs_dim: int
@@ -264,9 +262,7 @@ def make(name: str, **args: Any) -> Any:
     if entry is None and ":" in name:
         entry = Entry(name, "")
     if entry is None:
-        raise EnvError(
-            f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all."
-        )
+        raise EnvError(f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all.")
     factory = _resolve(entry.factory)
     accepted = inspect.signature(factory).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):

@@ -121,9 +121,7 @@ def _step_problems(env: Env, state: Any, key: Any) -> list[str]:
     ):
         value = getattr(outcome, name)
         if getattr(value, "shape", None) != () or value.dtype != dtype:
-            problems.append(
-                f"outcome.{name} is {_describe(value)}; expected a scalar {jnp.dtype(dtype).name}"
-            )
+            problems.append(f"outcome.{name} is {_describe(value)}; expected a scalar {jnp.dtype(dtype).name}")
     return problems
 
 
@@ -187,8 +185,7 @@ def _signature(tree: Any) -> str:
 
 def _same(a: Any, b: Any) -> bool:
     return all(
-        np.array_equal(x, y, equal_nan=True)
-        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+        np.array_equal(x, y, equal_nan=True) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     )
 
 

@@ -65,13 +65,7 @@ class GridWorld:
             raise EnvError(f"gridworld's timeout is 'truncated' or 'terminated', not '{self.timeout}'.")
         if self.rows < 3 or self.columns < 4 or self.columns % 2:
             raise EnvError("gridworld needs at least 3 rows and an even number of columns, at least 4.")
-        if (
-            self.limit < 1
-            or self.penalty < 0
-            or not 0 <= self.slip <= 1
-            or self.noise_dim < 0
-            or self.reward_noise < 0
-        ):
+        if self.limit < 1 or self.penalty < 0 or not 0 <= self.slip <= 1 or self.noise_dim < 0 or self.reward_noise < 0:
             raise EnvError(
                 "gridworld needs limit >= 1, penalty >= 0, 0 <= slip <= 1, noise_dim >= 0, reward_noise >= 0."
             )

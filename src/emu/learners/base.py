@@ -41,9 +41,7 @@ class Learner(Protocol):
         """
         ...
 
-    def update(
-        self, state: PyTree, batches: Batch, recall: Any, step: Array
-    ) -> tuple[PyTree, dict[str, Array]]:
+    def update(self, state: PyTree, batches: Batch, recall: Any, step: Array) -> tuple[PyTree, dict[str, Array]]:
         """One update per leading entry of `batches`; the metrics keep that leading axis."""
         ...
 

@@ -128,9 +128,7 @@ class Diversity(Term):
 
     def _errors(self, predictors: dict[str, PyTree], rows: Rows) -> dict[str, Array]:
         """Squared error of both predictors, summed over the observation."""
-        features = jnp.concatenate(
-            [rows.hidden, rows.obs, jax.nn.one_hot(rows.action, self.spec.n_actions)], axis=-1
-        )
+        features = jnp.concatenate([rows.hidden, rows.obs, jax.nn.one_hot(rows.action, self.spec.n_actions)], axis=-1)
         agent = jax.nn.one_hot(rows.agent, self.spec.n_agents)
         predictions = {
             "own": self.network.apply(predictors["own"], features, agent),

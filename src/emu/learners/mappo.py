@@ -163,9 +163,7 @@ class MappoLearner:
             norms = {f"{name}_grad_norm": optax.global_norm(part) for name, part in grads.items()}
             return self._step(params, optimiser, grads), parts | norms
 
-        (params, optimiser), parts = jax.lax.scan(
-            epoch, (state.params, state.optimiser), None, length=self.ppo.epochs
-        )
+        (params, optimiser), parts = jax.lax.scan(epoch, (state.params, state.optimiser), None, length=self.ppo.epochs)
         means = {name: values.mean() for name, values in parts.items()}
         return MappoState(params, optimiser, scale), means | sum_over_devices(judgement)
 

@@ -46,9 +46,7 @@ class EpisodicControl(Remembering):
 
     def loss(self, state: PyTree, context: Context, q_tot: Array) -> Array:
         batch = context.batch
-        losses = episodic_control_loss(
-            context.recall, batch.reward, q_tot, batch.terminated, self.gamma, self.weight
-        )
+        losses = episodic_control_loss(context.recall, batch.reward, q_tot, batch.terminated, self.gamma, self.weight)
         return context.mean(losses)
 
 

@@ -29,9 +29,7 @@ def td_target(reward_t: Array, terminated_t: Array, value_tp1: Array, gamma: flo
     return reward_t + gamma * jnp.where(terminated_t, 0.0, value_tp1)
 
 
-def torch_rmsprop(
-    learning_rate: float, decay: float, eps: float, max_norm: float
-) -> optax.GradientTransformation:
+def torch_rmsprop(learning_rate: float, decay: float, eps: float, max_norm: float) -> optax.GradientTransformation:
     """Clip by global norm, then RMSprop with epsilon outside the root, as `torch.optim.RMSprop` has it."""
     return optax.chain(
         clip_by_torch_norm(max_norm), optax.rmsprop(learning_rate, decay=decay, eps=eps, eps_in_sqrt=False)

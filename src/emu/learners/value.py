@@ -56,9 +56,7 @@ class ValueLearner:
         n, s = self.spec.n_agents, self.spec
         obs, act = jnp.zeros((1, n, s.obs_dim)), jnp.zeros((1, n, s.n_actions))
         agent = self.agent.init(agent_key, self.agent_carry(1), obs, act, method="step")
-        mixer = self.mixer.init(
-            mixer_key, jnp.zeros((1, n)), jnp.zeros((1, n)), act, jnp.zeros((1, s.state_dim))
-        )
+        mixer = self.mixer.init(mixer_key, jnp.zeros((1, n)), jnp.zeros((1, n)), act, jnp.zeros((1, s.state_dim)))
         params = {"agent": agent, "mixer": mixer}
         keys = jax.random.split(terms_key, max(1, len(self.terms)))
         states = tuple(term.init(k) for term, k in zip(self.terms, keys, strict=False))

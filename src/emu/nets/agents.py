@@ -82,9 +82,7 @@ class RecurrentAgent(nn.Module):
     def setup(self) -> None:
         self.encode = Linear(self.hidden)
         self.gates = Linear(3 * self.hidden)
-        bound = torch_uniform(
-            self.hidden
-        )  # PyTorch's GRU draws all its weights with the hidden size as fan-in
+        bound = torch_uniform(self.hidden)  # PyTorch's GRU draws all its weights with the hidden size as fan-in
         self.kernel = self.param("recurrent_kernel", bound, (self.hidden, 3 * self.hidden))
         self.bias = self.param("recurrent_bias", bound, (3 * self.hidden,))
         self.head = Linear(self.n_actions)

@@ -1,12 +1,12 @@
 """Google Research Football's academy tasks for a team: the real engine, one of its players for every agent.
 
-    actions        19, all always available: idle, eight directions, three passes, shot, sprint, and releases
-    state, obs     26, 30 or 34 numbers: see `features`
-    reward         "paper": +1 when scoring, -1 when conceding
-                   "authors": +100 when scoring, else -1 on the step that ends the episode
-    end            a goal, the ball out of play or with the other team (all the engine's); the ball or an agent in
-                   the own half; these terminate. Step 150 truncates.
-    won            a goal was scored
+actions        19, all always available: idle, eight directions, three passes, shot, sprint, and releases
+state, obs     26, 30 or 34 numbers: see `features`
+reward         "paper": +1 when scoring, -1 when conceding
+               "authors": +100 when scoring, else -1 on the step that ends the episode
+end            a goal, the ball out of play or with the other team (all the engine's); the ball or an agent in
+               the own half; these terminate. Step 150 truncates.
+won            a goal was scored
 """
 
 from __future__ import annotations

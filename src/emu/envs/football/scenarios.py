@@ -60,9 +60,7 @@ SCENARIOS = {
         agents=((0.6, 0.0, "CM"), (0.7, 0.2, "CM"), (0.7, -0.2, "CM")),
         opponents=((-0.75, 0.0, "CB"),),
     ),
-    "counterattack_easy": Scenario(
-        ball=(0.26, -0.11), agents=_FOUR_IN_FRONT, opponents=((-0.4, 0.063559, "CB"),)
-    ),
+    "counterattack_easy": Scenario(ball=(0.26, -0.11), agents=_FOUR_IN_FRONT, opponents=((-0.4, 0.063559, "CB"),)),
     "counterattack_hard": Scenario(
         ball=(0.26, -0.11),
         agents=_FOUR_IN_FRONT,
