@@ -22,6 +22,14 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return njit(**OPTIONS, no_cpython_wrapper=True)(function)
 
 
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel on the way of every look-up, written out where it is called.
+
+    A call hands over the arrays of an index number by number, a hundred in all: it takes longer than the kernel itself.
+    """
+    return njit(**OPTIONS, no_cpython_wrapper=True, forceinline=True)(function)
+
+
 def entry_point(function: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that Python calls: compiled on first use, its machine code kept for the next process.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emu.memory._compile import compiled, entry_point
+from emu.memory._compile import compiled, entry_point, inlined
 from emu.memory._tree import (
     END,
     LEAF,
@@ -52,7 +52,7 @@ class Grid(NamedTuple):
     places: np.ndarray  # (BLOCK + 1,) int64: where in `ahead` each of them starts
 
 
-@compiled
+@inlined
 def _cell(value, scale):
     """Which cell a coordinate lies in; zero, where collapsed dimensions end up, is the middle of a cell.
 
@@ -61,7 +61,7 @@ def _cell(value, scale):
     return np.int64(math.floor(value * scale + 0.5))
 
 
-@compiled
+@inlined
 def _hash(cells_sum):
     """Spread a weighted sum of cell numbers over 64 bits; the upper ones choose the bucket."""
     h = np.uint64(cells_sum)
@@ -69,7 +69,7 @@ def _hash(cells_sum):
     return h ^ (h >> np.uint64(32))
 
 
-@compiled
+@inlined
 def bucket_of(grid, keys, i):
     total = np.int64(0)
     for d in range(len(grid.tree.axes)):
@@ -77,7 +77,7 @@ def bucket_of(grid, keys, i):
     return np.int64(_hash(total) & grid.mask)
 
 
-@compiled
+@inlined
 def _look(grid, bucket, y, best, best_id):
     i = np.int64(grid.head[bucket])
     if i < END:
@@ -91,7 +91,7 @@ def _look(grid, bucket, y, best, best_id):
     return best, best_id
 
 
-@compiled
+@inlined
 def _corner(grid, y):
     """Of the cells the ball around y touches: the weighted sum of the lowest one, and how many there are.
 
@@ -105,7 +105,7 @@ def _corner(grid, y):
     return total, cells
 
 
-@compiled
+@inlined
 def _list_corners(grid, y, total, start):
     """Write the buckets of all cells the ball touches, two in some dimensions; returns where the list ends.
 
@@ -140,7 +140,7 @@ def _far_corner(grid, y, c):
     return total
 
 
-@compiled
+@inlined
 def look_ahead(grid, keys, start):
     """List the buckets of the next `BLOCK` queries, then read what these will read, all at once.
 
@@ -175,7 +175,7 @@ def look_ahead(grid, keys, start):
     return kept
 
 
-@compiled
+@inlined
 def nearest(grid, y, j):
     """(entry, distance) of the closest entry within the radius, lowest number among equals; (-1, limit) if none.
 
@@ -193,7 +193,7 @@ def nearest(grid, y, j):
     return best_id, best
 
 
-@compiled
+@inlined
 def home(grid, keys, row, j):
     """The bucket of a key: known already if query j of the block, at this key, touched one cell only."""
     k = grid.places[j]
@@ -202,7 +202,7 @@ def home(grid, keys, row, j):
     return bucket_of(grid, keys, row)
 
 
-@compiled
+@inlined
 def insert(grid, i, bucket):
     """Add entry i, whose key is in `keys`, to its bucket. Returns a tree's node that is to be built anew, or END."""
     first = np.int64(grid.head[bucket])
@@ -222,7 +222,7 @@ def insert(grid, i, bucket):
     return n
 
 
-@compiled
+@inlined
 def remove(grid, i):
     """Take entry i out; its key must still be the one it was added with."""
     bucket = bucket_of(grid, grid.keys, i)
@@ -314,15 +314,21 @@ def build(grid, count, length):
 
 
 @entry_point
-def _sample_cost(sample, cell, weight, table, counts, codes):
-    """Mean cost of reading one cell of this size, in entries; `weight` entries stand behind one of the sample."""
+def _sample_cost(sample, cell, reach, weight, table, counts, codes):
+    """Mean cost of a query with cells of this size, in entries read; `weight` entries stand behind one of the sample.
+
+    Cells touched times the cost of reading one. A collapsed dimension, in the middle of its cell, never touches two.
+    """
     for slot in range(counts.shape[0]):
         counts[slot] = 0
-    mask = np.int64(table.shape[0] - 1)
+    mask, touched = np.int64(table.shape[0] - 1), 0.0
     for j in range(sample.shape[0]):
-        total = np.int64(0)
+        total, cells = np.int64(0), 1.0
         for d in range(sample.shape[1]):
-            total += _cell(np.float64(sample[j, d]), 1.0 / cell) * WEIGHTS[d]
+            value = np.float64(sample[j, d])
+            total += _cell(value, 1.0 / cell) * WEIGHTS[d]
+            cells *= 1.0 + (_cell(value + reach, 1.0 / cell) > _cell(value - reach, 1.0 / cell))
+        touched += cells
         h = _hash(total)
         slot = np.int64(h & np.uint64(mask))
         while counts[slot] > 0 and table[slot] != h:
@@ -334,7 +340,7 @@ def _sample_cost(sample, cell, weight, table, counts, codes):
     for j in range(sample.shape[0]):
         others = counts[codes[j]] - 1
         cost += TREE_COST + 6.0 * math.log2(others * weight) if others >= CROWDED else others * weight
-    return cost / sample.shape[0]
+    return touched / sample.shape[0] * (1.0 + cost / sample.shape[0])
 
 
 def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
@@ -352,8 +358,7 @@ def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
         math.inf,
     )  # float32 is not finer than that
     while True:
-        crossed = (1.0 + 2.0 * reach / cell) ** sample.shape[1]
-        cost = crossed * (1.0 + _sample_cost(sample, cell, target / len(sample), table, counts, codes))
+        cost = _sample_cost(sample, cell, reach, target / len(sample), table, counts, codes)
         if cost <= best_cost:
             best_cell, best_cost = cell, cost
         if cell > spread:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emu.memory._compile import compiled, entry_point
+from emu.memory._compile import entry_point, inlined
 from emu.memory._grid import BLOCK, home, insert, look_ahead, nearest, remove
 from emu.memory._tree import END, copy_row, tree_rebuild
 
@@ -44,7 +44,7 @@ class Steps(NamedTuple):
     desirable: np.ndarray  # (n,) bool: the step's episode is desirable
 
 
-@compiled
+@inlined
 def _append(store, i):
     """Make entry i, which is in no list, the most recently used."""
     newest = store.ends[NEWEST]
@@ -57,7 +57,7 @@ def _append(store, i):
     store.ends[NEWEST] = i
 
 
-@compiled
+@inlined
 def _detach(store, i):
     older, newer = store.links[i, OLDER], store.links[i, NEWER]
     if older == END:
@@ -70,14 +70,14 @@ def _detach(store, i):
         store.links[newer, OLDER] = older
 
 
-@compiled
+@inlined
 def _touch(store, i):
     if store.ends[NEWEST] != i:
         _detach(store, i)
         _append(store, i)
 
 
-@compiled
+@inlined
 def _write(grid, store, steps, row, i, value):
     """Put the step's state, time, embedding, key and return into entry i."""
     copy_row(steps.states, row, store.states, i)
@@ -87,7 +87,7 @@ def _write(grid, store, steps, row, i, value):
     copy_row(steps.keys, row, grid.keys, i)
 
 
-@compiled
+@inlined
 def _room(store):
     """A free entry, and whether it is still in the index: an unused one, or else the least recently used one."""
     size = store.ends[SIZE]

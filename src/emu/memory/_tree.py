@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emu.memory._compile import compiled
+from emu.memory._compile import compiled, inlined
 
 LEAF = 15  # entries in a leaf (one more while it is being split), and in a plain chain before it becomes a tree
 END = -1  # end of a list
@@ -55,7 +55,7 @@ def empty_tree(capacity: int, dim: int) -> Tree:
     )
 
 
-@compiled
+@inlined
 def distance(tree, keys, i, y, linf):
     """Squared Euclidean, or largest coordinate, distance in float64, summed in the order of the dimensions."""
     total = 0.0
@@ -68,7 +68,7 @@ def distance(tree, keys, i, y, linf):
     return total
 
 
-@compiled
+@inlined
 def _box_distance(tree, n, y, linf):
     """No entry below node n is closer than this, in the very arithmetic of `distance`."""
     total = 0.0
@@ -82,7 +82,7 @@ def _box_distance(tree, n, y, linf):
     return total
 
 
-@compiled
+@inlined
 def _scan_leaf(tree, keys, n, y, linf, best, best_id):
     """Closest wins, lowest entry number among equals."""
     for j in range(tree.node[n, COUNT]):
@@ -140,7 +140,7 @@ def _give_pair(tree, n):
     tree.counters[FREE] = n
 
 
-@compiled
+@inlined
 def copy_row(source, i, target, j):
     for d in range(source.shape[1]):
         target[j, d] = source[i, d]
