@@ -85,6 +85,7 @@ def test_a_pole_is_balanced(tmp_path):
     pytest.importorskip("gymnasium")
     changes = {
         "steps": 60_000,
+        "devices": 1,
         "tensorboard": False,
         "dqn.hidden": 64,
         "learner.learning_rate": 1e-3,
@@ -96,7 +97,7 @@ def test_a_pole_is_balanced(tmp_path):
         "rollout.envs": 4,
         "rollout.epsilon_steps": 15_000,
         "eval.episodes": 10,
-        "eval.interval": 20_000,
+        "eval.interval": 5_000,
     }
     train(preset("dqn", "gymnasium:CartPole-v1", **changes), tmp_path / "run", silent())
     from emu.metrics import read_rows

@@ -108,7 +108,6 @@ _ELLIPTICAL = (
 )
 
 
-
 def _thresholds(*returns: float) -> tuple[Variant, ...]:
     judged = (Variant(f"emu_td3 R_thr={r:g}", "emu_td3", {"memory.return_threshold": r}) for r in returns)
     return (*judged, *_plain("td3"))
