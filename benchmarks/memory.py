@@ -326,7 +326,7 @@ def whole_memory(size: int, state_dim: int) -> Row:
         memory.update([episode(2_000) for _ in range(10)])
     memory.reembed()
     fresh = [episode(100) for _ in range(60)]
-    encoded = {id(e.state): memory.encode(e.state[::-1], None) for e in fresh}
+    encoded = {id(e.state): memory.encode(e.state, None) for e in fresh}
     encode = memory.encode
     answers = iter([encoded[id(e.state)] for e in fresh])
     memory.encode = lambda states, times: next(answers)

@@ -290,14 +290,18 @@ def build(grid, count, length):
         grid.head[bucket] = END
     grid.tree.counters[0] = END
     grid.tree.counters[1] = 0
-    overfull = 0
-    for i in range(count):
-        if grid.following[i] != ABSENT:
-            bucket = bucket_of(grid, grid.keys, i)
-            grid.following[i] = grid.head[bucket]
-            grid.head[bucket] = i
-            overfull += length[bucket] == LEAF
-            length[bucket] = min(length[bucket] + 1, LEAF + 1)
+    overfull, ahead = 0, grid.ahead
+    for start in range(0, count, ahead.shape[0]):
+        stop = min(count, start + ahead.shape[0])
+        for i in range(start, stop):  # apart from the reads and writes below: many of these are then under way at once
+            ahead[i - start] = bucket_of(grid, grid.keys, i)
+        for i in range(start, stop):
+            if grid.following[i] != ABSENT:
+                bucket = ahead[i - start]
+                grid.following[i] = grid.head[bucket]
+                grid.head[bucket] = i
+                overfull += length[bucket] == LEAF
+                length[bucket] = min(length[bucket] + 1, LEAF + 1)
     bucket = 0
     while overfull > 0:
         if length[bucket] > LEAF:

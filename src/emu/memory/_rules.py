@@ -33,15 +33,14 @@ class Store(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The steps of some episodes in the order in which they are learnt: each episode from its end to its start."""
+    """The steps of some episodes, one after another."""
 
-    keys: np.ndarray  # (n, D) float32
-    embeddings: np.ndarray  # (n, D) float32
+    keys: np.ndarray  # (n, D) float32, in the order in which they are learnt: each episode from its end to its start
+    embeddings: np.ndarray  # (n, D) float32; these and the rest as the steps were made
     states: np.ndarray  # (n, S or 2S) uint16, as in the store
-    times: np.ndarray  # (n,) int32
     rewards: np.ndarray  # (n,) float64; 0 for the last state of an episode, after which nothing comes
-    first: np.ndarray  # (n,) bool: an episode starts here, that is, with its last state
-    desirable: np.ndarray  # (n,) bool: the step's episode is desirable
+    lengths: np.ndarray  # (episodes,) int64: states of each
+    desirable: np.ndarray  # (episodes,) bool
 
 
 @inlined
@@ -78,11 +77,11 @@ def _touch(store, i):
 
 
 @inlined
-def _write(grid, store, steps, row, i, value):
-    """Put the step's state, time, embedding, key and return into entry i."""
-    copy_row(steps.states, row, store.states, i)
-    store.times[i] = steps.times[row]
-    copy_row(steps.embeddings, row, store.embeddings, i)
+def _write(grid, store, steps, row, made, time, i, value):
+    """Put a step's state, time, embedding, key and return into entry i; it is learnt as `row`, was made as `made`."""
+    copy_row(steps.states, made, store.states, i)
+    store.times[i] = time
+    copy_row(steps.embeddings, made, store.embeddings, i)
     store.best_return[i] = value
     copy_row(steps.keys, row, grid.keys, i)
 
@@ -102,13 +101,16 @@ def _room(store):
 @entry_point
 def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, tally):
     """Run the rules over the steps in turn; an entry added is visible to the very next step."""
-    value, desirable, kept = 0.0, False, np.int64(0)
-    for row in range(steps.times.shape[0]):
+    value, desirable, kept, episode, end = 0.0, False, np.int64(0), -1, 0
+    for row in range(steps.keys.shape[0]):
         if row % BLOCK == 0:
             kept += look_ahead(grid, steps.keys, row)
-        if steps.first[row]:
-            value, desirable = 0.0, steps.desirable[row]
-        value = steps.rewards[row] + gamma * value
+        if row == end:
+            episode += 1
+            start, end = end, end + steps.lengths[episode]
+            value, desirable = 0.0, steps.desirable[episode]
+        time = end - 1 - row
+        value = steps.rewards[start + time] + gamma * value
         rounded = np.float32(value)
 
         i, _ = nearest(grid, steps.keys[row], row % BLOCK)
@@ -122,7 +124,7 @@ def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, 
         if leaves:
             remove(grid, i)
         if added or shifted:
-            _write(grid, store, steps, row, i, rounded)
+            _write(grid, store, steps, row, start + time, time, i, rounded)
             crowded = insert(grid, i, home(grid, steps.keys, row, row % BLOCK))
             if crowded != END:
                 tree_rebuild(grid.tree, grid.keys, crowded)

@@ -314,30 +314,32 @@ class EpisodicMemory:
         return {**self._store._asdict(), "states": self._states}
 
     def _steps(self, episodes: list[EpisodeLike]) -> Steps | None:
-        """The steps of all episodes in learning order: within an episode from its end to its start."""
+        """The steps of all episodes, embedded."""
         if not episodes:
             return None
         lengths = [len(e.reward) + 1 for e in episodes]
         for e, length in zip(episodes, lengths, strict=True):
             if len(e.state) != length:
                 raise EmuError(f"an episode of {length - 1} rewards needs {length} states, got {len(e.state)}")
-        states = np.concatenate([np.asarray(e.state, np.float32)[::-1] for e in episodes])
-        times = np.concatenate([np.arange(n - 1, -1, -1, dtype=np.int32) for n in lengths])
-        rewards = np.zeros(len(times), np.float64)
-        first = np.zeros(len(times), np.bool_)
-        start = 0
+        states = _joined([np.asarray(e.state, np.float32) for e in episodes])
+        embeddings = self._embed(states, _joined([np.arange(n, dtype=np.int32) for n in lengths]))
+        as_made = self._keys(embeddings)
+        keys, rewards, stop = np.empty_like(as_made), np.zeros(len(states), np.float64), 0
         for e, length in zip(episodes, lengths, strict=True):
-            rewards[start + 1 : start + length] = e.reward[::-1]
-            first[start] = True
-            start += length
+            start, stop = stop, stop + length
+            rewards[start : stop - 1] = e.reward
+            keys[start:stop] = as_made[start:stop][::-1]
         if not np.isfinite(rewards).all():
             raise EmuError("an episode has rewards that are not finite")
-        embeddings = self._embed(states, times)
-        desirable = np.repeat([self.judge(e) for e in episodes], lengths)
         if self.options.dtype == "float16":
             states = np.clip(states, -65504, 65504).astype(np.float16)
-        bits = np.ascontiguousarray(states).view(np.uint16)
-        return Steps(self._keys(embeddings), embeddings, bits, times, rewards, first, desirable)
+        bits = np.require(states, None, ["C", "W"]).view(np.uint16)
+        desirable = np.array([self.judge(e) for e in episodes], np.bool_)
+        return Steps(keys, embeddings, bits, rewards, np.array(lengths, np.int64), desirable)
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _options(options: MemoryOptions | None, keywords: dict[str, Any]) -> MemoryOptions:
