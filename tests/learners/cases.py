@@ -176,7 +176,8 @@ def context_of(batch: Batch, agent=None, params=None, recall=None, step: int = 0
         last_action = jnp.concatenate([jnp.zeros_like(onehot[:1]), onehot])
         q, hidden, own = agent.apply(params, batch.obs, last_action, method="unroll")
     mask = batch.filled.astype(np.float32)
-    return Context(batch, recall, q, hidden, own, last_action, mask, mask.sum(), np.int32(step))
+    lengths = np.full(batch.filled.shape[1], len(batch.obs), np.int32)
+    return Context(batch, recall, q, hidden, own, last_action, lengths, mask, mask.sum(), np.int32(step))
 
 
 def assert_trees_close(actual, expected, rtol=1e-5, atol=1e-6):

@@ -162,7 +162,7 @@ def constant(shapes, first, second, action=0.0):
 def context_of(batch, recall=None):
     batch = jax.tree.map(lambda x: jnp.asarray(x).swapaxes(0, 1), batch)
     mask = batch.filled.astype(jnp.float32)
-    return Context(batch, recall, None, None, None, None, mask, mask.sum(), np.int32(0))
+    return Context(batch, recall, None, None, None, None, None, mask, mask.sum(), np.int32(0))
 
 
 def target_of(learner, networks, context):

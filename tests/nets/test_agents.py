@@ -1,4 +1,4 @@
-"""The recurrent agent: PyTorch's GRU by the formula, its hand-written gradient, and what an agent may know."""
+"""The recurrent agent: acting and learning see the same Q, and what an agent may know."""
 
 from __future__ import annotations
 
@@ -8,76 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
-from emu.nets.agents import RecurrentAgent, gru_cell, gru_step
+from emu.nets.agents import RecurrentAgent
 
 T, R, H, N, A, OBS = 5, 3, 4, 2, 3, 2
 quick = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
-
-
-def sigmoid(x):
-    return 1.0 / (1.0 + np.exp(-x))
-
-
-def torch_gru(hidden, gates_x, kernel, bias):
-    """`torch.nn.GRU` one row and one step at a time: h' = (1 - z) n + z h."""
-    outputs = np.zeros((*gates_x.shape[:2], hidden.shape[1]))
-    for row in range(len(hidden)):
-        h = hidden[row].astype(np.float64)
-        for t in range(len(gates_x)):
-            x_r, x_z, x_n = np.split(gates_x[t, row].astype(np.float64), 3)
-            h_r, h_z, h_n = np.split(h @ kernel + bias, 3)
-            r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
-            h = (1 - z) * np.tanh(x_n + r * h_n) + z * h
-            outputs[t, row] = h
-    return outputs
-
-
-def gru_inputs(seed):
-    rng = np.random.default_rng(seed)
-    shapes = (R, H), (T, R, 3 * H), (H, 3 * H), (3 * H,)
-    return tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
-
-
-def scan_of(step):
-    """A recurrence over T steps of a step that gives the next hidden state."""
-
-    def scan(hidden, gates_x, kernel, bias):
-        def body(h, gates):
-            h = step(h, gates, kernel, bias)
-            return h, h
-
-        return jax.lax.scan(body, hidden, gates_x)[1]
-
-    return scan
-
-
-def weighted_sum(function):
-    return jax.jit(jax.grad(lambda weights, *args: (weights * function(*args)).sum(), argnums=(1, 2, 3, 4)))
-
-
-by_hand = weighted_sum(scan_of(gru_step))
-by_jax = weighted_sum(scan_of(lambda *args: gru_cell(*args)[0]))  # left to JAX to differentiate
-run_scan = jax.jit(scan_of(gru_step))
-
-
-@quick
-@given(seeds)
-def test_gru_is_pytorchs(seed):
-    inputs = gru_inputs(seed)
-    np.testing.assert_allclose(run_scan(*inputs), torch_gru(*inputs), rtol=1e-4, atol=1e-5)
-
-
-@quick
-@given(seeds)
-def test_gradient_by_hand_is_the_gradient_by_autodiff(seed):
-    inputs = gru_inputs(seed)
-    weights = np.random.default_rng(seed + 1).normal(size=(T, R, H)).astype(np.float32)
-    for hand, auto in zip(by_hand(weights, *inputs), by_jax(weights, *inputs), strict=True):
-        np.testing.assert_allclose(hand, auto, rtol=1e-4, atol=1e-4)
 
 
 @functools.cache

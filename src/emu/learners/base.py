@@ -58,6 +58,7 @@ class Context(NamedTuple):
     hidden: Array  # (T+1, B, N, H)
     own_q: Array  # own heads' part of q, or a scalar zero
     last_action: Array  # (T+1, B, N, A) one-hot
+    lengths: Array  # (B,) observations of each episode: recurrent networks need not go further
     mask: Array  # (T, B) 1 where a real step is
     count: Array  # () number of real steps in the whole batch (all devices)
     step: Array  # () environment steps so far: what schedules go by

@@ -107,7 +107,8 @@ class Curiosity(Term):
         return pick(q[:-1], batch.action).sum(axis=-1) - target
 
     def _unroll(self, params: PyTree, context: Context) -> Array:
-        return self.network.apply(params, context.batch.obs, context.last_action, method="unroll")[0]
+        inputs = context.batch.obs, context.last_action, context.lengths
+        return self.network.apply(params, *inputs, method="unroll")[0]
 
     def _new_network(self, key: Array) -> PyTree:
         n, s = self.spec.n_agents, self.spec

@@ -85,7 +85,7 @@ class DQNLearner:
             batch, known = jax.tree.map(lambda x, n=number: jnp.swapaxes(x[n], 0, 1), (batches, recall))  # time first
             mask = batch.filled.astype(jnp.float32)
             count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
-            nothing = dict.fromkeys(("q", "hidden", "own_q", "last_action"))
+            nothing = dict.fromkeys(("q", "hidden", "own_q", "last_action", "lengths"))
             context = Context(batch, known, mask=mask, count=count, step=step, **nothing)
             state, parts = self._update(state, context)
             metrics.append(parts)

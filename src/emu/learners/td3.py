@@ -89,7 +89,7 @@ class TD3Learner:
             batch, recall = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), inputs)  # time first
             mask = batch.filled.astype(jnp.float32)
             count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
-            nothing = dict.fromkeys(("q", "hidden", "own_q", "last_action"))
+            nothing = dict.fromkeys(("q", "hidden", "own_q", "last_action", "lengths"))
             return self._update(state, Context(batch, recall, mask=mask, count=count, step=step, **nothing))
 
         return jax.lax.scan(body, state, (batches, recall))
