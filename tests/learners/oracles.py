@@ -93,6 +93,20 @@ def td_targets(values, ep, gamma):
     return [float(reward) + (0.0 if terminated else gamma * value) for reward, terminated, value in pairs]
 
 
+def lambda_targets(values, ep, gamma, decay):
+    """The λ-return of every step by its definition: n-step returns weighed (1 - λ) λ^(n-1), the last one λ^(n-1)."""
+    steps, targets = len(ep.reward), []
+    for t in range(steps):
+        total, so_far = 0.0, 0.0
+        for n in range(1, steps - t + 1):
+            last = t + n - 1
+            so_far += gamma ** (n - 1) * float(ep.reward[last])
+            n_step = so_far + (0.0 if ep.terminated[last] else gamma**n * values[last])
+            total += decay ** (n - 1) * (1.0 if last == steps - 1 else 1 - decay) * n_step
+        targets.append(total)
+    return targets
+
+
 def taken_values(params, mix, ep):
     """Q_tot(s_t, a_t) of every step."""
     q = agent_q(params["agent"], ep.obs, ep.action, ep.avail.shape[-1])[0]

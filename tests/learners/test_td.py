@@ -9,7 +9,7 @@ import optax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.learners.td import clip_by_torch_norm, epsilon_greedy, masked, pick, td_target, torch_rmsprop
+from emu.learners.td import clip_by_torch_norm, epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
 
 from . import oracles
 
@@ -34,6 +34,14 @@ def test_td_target_bootstraps_unless_terminated():
 def test_an_infinite_value_behind_a_terminal_step_does_no_harm():
     target = td_target(jnp.array([1.0]), jnp.array([True]), jnp.array([jnp.inf]), 0.5)
     np.testing.assert_allclose(target, [1.0])
+
+
+def test_the_lambda_target_by_hand():
+    one_step, value = jnp.array([[1.0], [2.0], [4.0]]), jnp.array([[10.0], [20.0], [0.0]])
+    goes_on = jnp.array([[True], [True], [False]])
+    # from the end: 4; 2 + 0.25 (4 - 20) = -2; 1 + 0.25 (-2 - 10) = -2
+    np.testing.assert_allclose(lambda_target(one_step, value, goes_on, 0.5, 0.5), [[-2.0], [-2.0], [4.0]])
+    np.testing.assert_allclose(lambda_target(one_step, value, goes_on, 0.5, 0.0), one_step)
 
 
 def test_pick_takes_the_value_of_the_action():

@@ -32,7 +32,7 @@ def oracle_update(params, target, square, batch, mix, c):
     """One update in NumPy: parameters, running squares and the loss before the step."""
     eps = oracles.episodes(batch)
     values = [oracles.bootstrap_values(params, target, mix, ep, c.double_q) for ep in eps]
-    targets = [oracles.td_targets(v, ep, c.gamma) for v, ep in zip(values, eps, strict=True)]
+    targets = [oracles.lambda_targets(v, ep, c.gamma, c.td_lambda) for v, ep in zip(values, eps, strict=True)]
     loss = functools.partial(oracles.td_loss, targets=targets, mix=mix, eps=eps)
     value = loss(params)
     grads = oracles.clip(oracles.gradient(loss, params), c.max_grad_norm)
@@ -45,6 +45,7 @@ def oracle_update(params, target, square, batch, mix, c):
     [
         ("vdn", sum_of_values, {}),
         ("vdn", sum_of_values, {"learner__double_q": False}),
+        ("vdn", sum_of_values, {"learner__td_lambda": 0.7}),
         ("qmix", qmix_value, {}),
     ],
 )

@@ -3,6 +3,8 @@
     y_t = r_t + Σ intrinsic + γ (1 - terminated_t) Q_tot⁻(s_t+1, a*) + Σ bonuses,   a* greedy in the online network
     L   = mean (Q_tot(s_t, a_t) - y_t)² + regulariser + Σ losses of terms
 
+With `td_lambda` above 0, y_t becomes the λ-return of these one-step targets.
+
 VDN, QMIX, QPLEX, EMC, CDS and EMU are all this learner with another mixer and another list of terms.
 """
 
@@ -19,7 +21,7 @@ import optax
 from emu.config import Config
 from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
-from emu.learners.td import epsilon_greedy, masked, pick, td_target, torch_rmsprop
+from emu.learners.td import epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
 from emu.nets.agents import RecurrentAgent
 from emu.nets.mixers import MixerOutput, make_mixer
 from emu.runtime import DATA, Devices, sum_over_devices
@@ -94,14 +96,15 @@ class ValueLearner:
 
     def _update(self, state: ValueState, batch: Batch, recall: Any, step: Array):
         batch, recall = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (batch, recall))  # time first
+        lengths = batch.filled.sum(axis=0) + 1
         last_action = self._last_action(batch.action)
         mask = batch.filled.astype(jnp.float32)
         count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
-        target_q = self._unroll(state.target["agent"], batch.obs, last_action)[0][1:]
+        target_q = self._unroll(state.target["agent"], batch.obs, last_action, lengths)[0][1:]
 
         def loss_fn(params):
-            q, hidden, own = self._unroll(params["agent"], batch.obs, last_action)
-            context = Context(batch, recall, q, hidden, own, last_action, mask, count, step)
+            q, hidden, own = self._unroll(params["agent"], batch.obs, last_action, lengths)
+            context = Context(batch, recall, q, hidden, own, last_action, lengths, mask, count, step)
             constants = jax.lax.stop_gradient(context)
             prepared = [term.prepare(s, constants) for term, s in zip(self.terms, state.terms, strict=True)]
             views = [constants._replace(prepared=jax.lax.stop_gradient(p)) for p in prepared]
@@ -155,10 +158,14 @@ class ValueLearner:
         for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
             extra = term.target(term_state, view, value)
             target, parts = target + extra, _noted(parts, f"{term.name}_bonus", extra, context)
+        if self.config.td_lambda > 0:
+            follows = jnp.concatenate([batch.filled[1:], jnp.zeros_like(batch.filled[:1])])
+            goes_on = follows & ~batch.terminated
+            target = lambda_target(target, value, goes_on, self.config.gamma, self.config.td_lambda)
         return jax.lax.stop_gradient(target), parts
 
-    def _unroll(self, params: PyTree, obs: Array, last_action: Array) -> tuple[Array, Array, Array]:
-        return self.agent.apply(params, obs, last_action, method="unroll")  # type: ignore[return-value]
+    def _unroll(self, params: PyTree, obs: Array, last_action: Array, lengths: Array) -> tuple[Array, Array, Array]:
+        return self.agent.apply(params, obs, last_action, lengths, method="unroll")  # type: ignore[return-value]
 
     def _mix(self, params: PyTree, q: Array, avail: Array, action: Array, state: Array) -> MixerOutput:
         onehot, greedy = jax.nn.one_hot(action, self.spec.n_actions), masked(q, avail).max(axis=-1)
