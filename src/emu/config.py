@@ -119,9 +119,7 @@ class LearnerConfig:
     updates_per_step: float = 0.0  # further updates for every step of the episodes collected
     updates_per_call: int = 1  # updates that one compiled call does; owed ones wait until so many are due
     target_interval: int = 200  # collected episodes (DQN: updates) between hard copies into the target network
-    td_lambda: float = (
-        0.0  # value: how far the target looks ahead; 0: one step (the paper), towards 1: the whole episode
-    )
+    td_lambda: float = 0.0  # teams: how far targets look ahead, 0: one step (the paper), 1: the whole episode
     double_q: bool = True  # choose the next action by the online network, value it by the target network
     reward_clip: float = 0.0  # learner and memory see rewards cut to ± this, metrics the whole ones; 0: not cut
     length_buckets: int = 4  # number of batch lengths the learner may be compiled for

@@ -37,11 +37,11 @@ def test_an_infinite_value_behind_a_terminal_step_does_no_harm():
 
 
 def test_the_lambda_target_by_hand():
-    one_step, value = jnp.array([[1.0], [2.0], [4.0]]), jnp.array([[10.0], [20.0], [0.0]])
+    one_step, reward = jnp.array([[1.0], [2.0], [4.0]]), jnp.array([[3.0], [8.0], [99.0]])
     goes_on = jnp.array([[True], [True], [False]])
-    # from the end: 4; 2 + 0.25 (4 - 20) = -2; 1 + 0.25 (-2 - 10) = -2
-    np.testing.assert_allclose(lambda_target(one_step, value, goes_on, 0.5, 0.5), [[-2.0], [-2.0], [4.0]])
-    np.testing.assert_allclose(lambda_target(one_step, value, goes_on, 0.5, 0.0), one_step)
+    # from the end: 4; half of 2 and of 8 + 4 / 2 = 10; half of 1 and of 3 + 6 / 2 = 6
+    np.testing.assert_allclose(lambda_target(one_step, reward, goes_on, 0.5, 0.5), [[3.5], [6.0], [4.0]])
+    np.testing.assert_allclose(lambda_target(one_step, reward, goes_on, 0.5, 0.0), one_step)
 
 
 def test_pick_takes_the_value_of_the_action():

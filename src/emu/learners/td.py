@@ -29,19 +29,20 @@ def td_target(reward_t: Array, terminated_t: Array, value_tp1: Array, gamma: flo
     return reward_t + gamma * jnp.where(terminated_t, 0.0, value_tp1)
 
 
-def lambda_target(target_t: Array, value_tp1: Array, goes_on_t: Array, gamma: float, decay: float) -> Array:
-    """Peng's Q(λ): G_t = y_t + γ λ (G_t+1 - V(s_t+1)) where the episode goes on after step t, else y_t; time first.
+def lambda_target(target_t: Array, reward_t: Array, goes_on_t: Array, gamma: float, decay: float) -> Array:
+    """Peng's Q(λ): G_t = (1 - λ) y_t + λ (r_t + γ G_t+1) where the episode goes on after step t, else y_t; time first.
 
-    `target_t` is the one-step target y, everything that belongs to it included. λ = 0 leaves it, λ = 1 sums up all
-    that followed. Not corrected for the policy having changed: with λ well below one that does little harm.
+    `target_t` is the one-step target y, bonuses on its bootstrap value included: they count with its weight, and are not
+    added up along the episode. λ = 0 leaves y, λ = 1 sums up all that followed. Not corrected for the policy having
+    changed: with λ well below one that does little harm.
     """
 
     def step(later, now):
-        target, value, goes_on = now
-        total = target + jnp.where(goes_on, gamma * decay * (later - value), 0.0)
+        target, reward, goes_on = now
+        total = target + jnp.where(goes_on, decay * (reward + gamma * later - target), 0.0)
         return total, total
 
-    return jax.lax.scan(step, jnp.zeros_like(target_t[0]), (target_t, value_tp1, goes_on_t), reverse=True)[1]
+    return jax.lax.scan(step, jnp.zeros_like(target_t[0]), (target_t, reward_t, goes_on_t), reverse=True)[1]
 
 
 def torch_rmsprop(learning_rate: float, decay: float, eps: float, max_norm: float) -> optax.GradientTransformation:

@@ -161,7 +161,7 @@ class ValueLearner:
         if self.config.td_lambda > 0:
             follows = jnp.concatenate([batch.filled[1:], jnp.zeros_like(batch.filled[:1])])
             goes_on = follows & ~batch.terminated
-            target = lambda_target(target, value, goes_on, self.config.gamma, self.config.td_lambda)
+            target = lambda_target(target, reward, goes_on, self.config.gamma, self.config.td_lambda)
         return jax.lax.stop_gradient(target), parts
 
     def _unroll(self, params: PyTree, obs: Array, last_action: Array, lengths: Array) -> tuple[Array, Array, Array]:
