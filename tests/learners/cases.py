@@ -112,14 +112,14 @@ EVERYTHING = {
 }
 
 
-def learner_with_every_term(devices: int = 2) -> ValueLearner:
+def learner_with_every_term(devices: int = 2, td_lambda: float = 0.0) -> ValueLearner:
     """A VDN with all there is, in a combination no algorithm has; compiled once for all tests that need it."""
-    return _with_every_term(devices)
+    return _with_every_term(devices, td_lambda)
 
 
 @functools.cache
-def _with_every_term(devices: int) -> ValueLearner:
-    c = config(**EVERYTHING)
+def _with_every_term(devices: int, td_lambda: float) -> ValueLearner:
+    c = config(**EVERYTHING, learner__td_lambda=td_lambda)
     return learner_of(c, [*build_terms(c, SPEC), EpisodicControl(c.learner.gamma, 0.1)], devices)
 
 

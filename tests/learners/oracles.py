@@ -107,6 +107,14 @@ def lambda_targets(values, ep, gamma, decay):
     return targets
 
 
+def blended(one_step, rewards, gamma, decay):
+    """λ-returns from the end of an episode to its start: one-step targets, and what really followed, in proportion."""
+    targets = [one_step[-1]]
+    for target, reward in zip(one_step[-2::-1], rewards[-2::-1], strict=True):
+        targets.append((1 - decay) * target + decay * (reward + gamma * targets[-1]))
+    return np.array(targets[::-1])
+
+
 def taken_values(params, mix, ep):
     """Q_tot(s_t, a_t) of every step."""
     q = agent_q(params["agent"], ep.obs, ep.action, ep.avail.shape[-1])[0]

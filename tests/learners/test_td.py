@@ -44,6 +44,18 @@ def test_the_lambda_target_by_hand():
     np.testing.assert_allclose(lambda_target(one_step, reward, goes_on, 0.5, 0.0), one_step)
 
 
+@quick
+@given(seeds, st.floats(0, 1))
+def test_targets_that_are_right_already_stay(seed, decay):
+    """y_t = r_t + γ H_t+1 with the true H, as EMU's incentive makes it: looking ahead must not add anything."""
+    rewards = np.random.default_rng(seed).normal(size=(6, 1))
+    right = np.zeros((7, 1))
+    for t in range(5, -1, -1):
+        right[t] = rewards[t] + 0.9 * right[t + 1]
+    goes_on = np.arange(6)[:, None] < 5
+    np.testing.assert_allclose(lambda_target(right[:-1], rewards, goes_on, 0.9, decay), right[:-1], atol=1e-5)
+
+
 def test_pick_takes_the_value_of_the_action():
     q = jnp.arange(12.0).reshape(2, 2, 3)
     np.testing.assert_allclose(pick(q, jnp.array([[0, 2], [1, 1]])), [[0, 5], [7, 10]])

@@ -181,9 +181,10 @@ def test_rewards_and_bonuses_of_terms_are_constants_to_the_gradient():
     np.testing.assert_allclose(own_metrics["meddler_bonus"], metrics["meddler_bonus"], rtol=1e-4)
 
 
-def test_an_update_with_every_term_is_the_oracles():
+@pytest.mark.parametrize("td_lambda", [0.0, 0.6])
+def test_an_update_with_every_term_is_the_oracles(td_lambda):
     """Each reward, bonus and loss counts once, and its gradient goes where it should and nowhere else."""
-    learner = cases.learner_with_every_term()
+    learner = cases.learner_with_every_term(td_lambda=td_lambda)
     state, batch, recall, c = started(learner), cases.batch(padding=9.0), cases.recall(), learner.config
     params, target, terms = oracles.as_float64((state.params, state.target, state.terms))
     eps = oracles.episodes(batch)
@@ -201,7 +202,9 @@ def test_an_update_with_every_term_is_the_oracles():
             "elliptical_reward": np.multiply(0.1, oracles.elliptical_bonuses(known.embedding, 0.1)),
             "incentive_bonus": oracles.incentives(known, values, ep, c.gamma),
         }
-        targets.append(sum(map(np.asarray, parts.values())) + oracles.td_targets(values, ep, c.gamma))
+        one_step = sum(map(np.asarray, parts.values())) + oracles.td_targets(values, ep, c.gamma)
+        rewards = ep.reward + sum(np.asarray(part) for name, part in parts.items() if name.endswith("_reward"))
+        targets.append(oracles.blended(one_step, rewards, c.gamma, td_lambda))
         for name, part in parts.items():
             expected.setdefault(name, []).extend(part)
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -351,6 +352,14 @@ own = [m for m in sys.modules if m.startswith("emu.") and not m.startswith(("emu
 assert not rest and not own, (rest, own)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_states_that_may_not_be_written_are_learnt_and_left_alone() -> None:
+    memory = EpisodicMemory(state_dim=3, capacity=200)
+    states = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)  # a whole block of the random projection
+    states.flags.writeable = False
+    memory.update([SimpleNamespace(state=states, reward=np.ones(63), won=True)])
+    np.testing.assert_array_equal(memory.states(np.arange(64)), states[::-1])
 
 
 def test_any_kind_of_array_from_the_encoder_uses_the_same_compiled_kernels() -> None:

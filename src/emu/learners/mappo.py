@@ -174,7 +174,7 @@ class MappoLearner:
         choices = steps[..., None] * (batch.avail[:-1].sum(axis=-1) > 1)
         counts = (jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0) for mask in (steps, choices))
 
-        normal = self._values(state.params["critic"], batch.state)
+        normal = self._values(state.params["critic"], batch.state, batch.filled.sum(axis=0) + 1)
         value = state.scale.natural(normal)
         advantage, returns = gae(
             batch.reward, batch.terminated, batch.filled, value, self.config.gamma, self.ppo.gae_lambda
@@ -190,14 +190,15 @@ class MappoLearner:
     def _loss(self, params: dict[str, PyTree], judged: Judged) -> tuple[Array, dict[str, Array]]:
         """Policy and value share no parameters, so one sum trains both."""
         batch, clip = judged.batch, self.ppo.clip
-        logits = self.agent.apply(params["agent"], batch.obs[:-1], judged.last_action, method="unroll")[0]
+        lengths = batch.filled.sum(axis=0)
+        logits = self.agent.apply(params["agent"], batch.obs[:-1], judged.last_action, lengths, method="unroll")[0]
         log_policy = jax.nn.log_softmax(masked(logits, batch.avail[:-1]))
         change = jnp.where(judged.choices > 0, pick(log_policy, batch.action) - batch.log_prob, 0.0)
         ratio = jnp.exp(change)
         policy_loss = judged.over_choices(clipped_policy_loss(ratio, judged.advantage[..., None], clip))
         entropy = judged.over_choices(-(jnp.exp(log_policy) * log_policy).sum(axis=-1))
 
-        value = self._values(params["critic"], batch.state[:-1])
+        value = self._values(params["critic"], batch.state[:-1], lengths)
         value_loss = judged.over_steps(clipped_value_loss(value, judged.value, judged.target, clip, self.ppo.huber))
         loss = policy_loss - self.ppo.entropy * entropy + value_loss
         return loss, {
@@ -215,9 +216,9 @@ class MappoLearner:
         moved = {name: optax.apply_updates(params[name], step) for name, (step, _) in steps.items()}
         return moved, {name: state for name, (_, state) in steps.items()}
 
-    def _values(self, params: PyTree, state: Array) -> Array:
-        """Normalised values (T, B) of states (T, B, S), each from all states up to it."""
-        return self.critic.apply(params, state[..., None, :], None, method="unroll")[0][..., 0, 0]
+    def _values(self, params: PyTree, state: Array, lengths: Array) -> Array:
+        """Normalised values (T, B) of states (T, B, S), each from all up to it; `lengths` (B,) of them matter."""
+        return self.critic.apply(params, state[..., None, :], None, lengths, method="unroll")[0][..., 0, 0]
 
 
 def gae(

@@ -32,9 +32,9 @@ def td_target(reward_t: Array, terminated_t: Array, value_tp1: Array, gamma: flo
 def lambda_target(target_t: Array, reward_t: Array, goes_on_t: Array, gamma: float, decay: float) -> Array:
     """Peng's Q(λ): G_t = (1 - λ) y_t + λ (r_t + γ G_t+1) where the episode goes on after step t, else y_t; time first.
 
-    `target_t` is the one-step target y, bonuses on its bootstrap value included: they count with its weight, and are not
-    added up along the episode. λ = 0 leaves y, λ = 1 sums up all that followed. Not corrected for the policy having
-    changed: with λ well below one that does little harm.
+    `target_t` is the one-step target y, bonuses on its bootstrap value included: they count with its weight, and are
+    not added up along the episode. λ = 0 leaves y, λ = 1 sums up all that followed. Not corrected for the policy
+    having changed: with λ well below one that does little harm.
     """
 
     def step(later, now):

@@ -48,7 +48,7 @@ class Grid(NamedTuple):
     limit: float  # a match is closer than this: radius squared for l2, radius for linf
     mask: np.uint64  # buckets - 1
     linf: bool
-    ahead: np.ndarray  # (BLOCK * 2^D,) int64: the buckets that the queries of a block read, query by query
+    ahead: np.ndarray  # (BLOCK * 2^D,) int64: the buckets a block of queries reads, in turn; or those of keys built in
     places: np.ndarray  # (BLOCK + 1,) int64: where in `ahead` each of them starts
 
 

@@ -321,7 +321,7 @@ class EpisodicMemory:
         for e, length in zip(episodes, lengths, strict=True):
             if len(e.state) != length:
                 raise EmuError(f"an episode of {length - 1} rewards needs {length} states, got {len(e.state)}")
-        states = _joined([np.asarray(e.state, np.float32) for e in episodes])
+        states = np.require(_joined([np.asarray(e.state, np.float32) for e in episodes]), None, ["C", "W"])
         embeddings = self._embed(states, _joined([np.arange(n, dtype=np.int32) for n in lengths]))
         as_made = self._keys(embeddings)
         keys, rewards, stop = np.empty_like(as_made), np.zeros(len(states), np.float64), 0
@@ -333,7 +333,7 @@ class EpisodicMemory:
             raise EmuError("an episode has rewards that are not finite")
         if self.options.dtype == "float16":
             states = np.clip(states, -65504, 65504).astype(np.float16)
-        bits = np.require(states, None, ["C", "W"]).view(np.uint16)
+        bits = states.view(np.uint16)
         desirable = np.array([self.judge(e) for e in episodes], np.bool_)
         return Steps(keys, embeddings, bits, rewards, np.array(lengths, np.int64), desirable)
 

@@ -20,7 +20,9 @@ class RandomProjection:
     def __call__(self, states: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         states = np.asarray(states, np.float32)
         count = len(states)
-        padded = np.zeros((-(-count // BLOCK) * BLOCK, states.shape[1]), np.float32) if count % BLOCK else states
-        padded[:count] = states
+        padded = states
+        if count % BLOCK:
+            padded = np.zeros((-(-count // BLOCK) * BLOCK, states.shape[1]), np.float32)
+            padded[:count] = states
         blocks = np.matmul(padded.reshape(-1, BLOCK, states.shape[1]), self.matrix)
         return blocks.reshape(-1, self.matrix.shape[1])[:count]

@@ -49,18 +49,17 @@ class RecurrentAgent(nn.Module):
     def unroll(self, obs: Array, last_action: Array, lengths: Array | None = None) -> tuple[Array, Array, Array]:
         """Learning, time-major: (T, B, N, ·) -> Q (T, B, N, A), hidden states (T, B, N, H), own heads' part of Q.
 
-        `lengths` (B,) says how many of the T steps of each row matter; beyond them hidden states may be 0.
+        `lengths` (B,) says how many of the T steps of each row matter; beyond them hidden states may be 0. No gradient
+        goes to the inputs.
         """
         length, batch = obs.shape[:2]
         inputs = self._inputs(obs, last_action)
         weights = Weights(*self.encode.weights(), *self.gates.weights(), self.kernel, self.bias)
-        longest_first = jnp.arange(batch) if lengths is None else jnp.argsort(-lengths)
-        if lengths is not None:
-            inputs, lengths = inputs[:, longest_first], lengths[longest_first]
-        hiddens = unroll_rows(inputs.reshape(length, batch * self.n_agents, -1), weights, lengths, self.n_agents)
-        hiddens = hiddens.reshape(length, batch, self.n_agents, self.hidden)
-        if lengths is not None:
-            hiddens = hiddens[:, jnp.argsort(longest_first)]
+        lengths = jnp.full(batch, length) if lengths is None else lengths
+        order = jnp.argsort(lengths, descending=True)
+        rows = inputs[:, order].reshape(length, batch * self.n_agents, -1)
+        hiddens = unroll_rows(rows, weights, lengths[order], self.n_agents)
+        hiddens = hiddens.reshape(length, batch, self.n_agents, self.hidden)[:, jnp.argsort(order)]
         q, own = self._q(hiddens)
         return q, hiddens, own
 

@@ -34,7 +34,7 @@ def fast_tanh(x: Array) -> Array:
     """tanh as the usual ratio of polynomials for float32, good to 4e-7.
 
     XLA's own has extra branches that keep a CPU from vectorising it within the recurrent loop, where it took three
-    quarters of the time. Gradients never pass through it: the backward pass of a step is written out.
+    quarters of the time. Learning never differentiates it: the backward pass of a step is written out.
     """
     x = jnp.clip(x, -7.9, 7.9)
     y = x * x
@@ -70,7 +70,7 @@ def gru_back(hidden: Array, inner: tuple[Array, ...], kernel: Array, grad: Array
     return grad * update + grad_gates_h @ kernel.T, grad_gates_x, grad_gates_h
 
 
-def unroll_rows(inputs: Array, weights: Weights, lengths: Array | None = None, rows: int = 1) -> Array:
+def unroll_rows(inputs: Array, weights: Weights, lengths: Array, rows: int = 1) -> Array:
     """Hidden states (T, R, H) from inputs (T, R, I), starting at 0.
 
     `lengths`, falling, one for every `rows` rows: the steps that matter; hidden states beyond them may be 0.
@@ -78,10 +78,10 @@ def unroll_rows(inputs: Array, weights: Weights, lengths: Array | None = None, r
     length, count = inputs.shape[:2]
     zero = jnp.zeros((count, weights.kernel.shape[0]), inputs.dtype)
     few = -(-count // rows // LONG) * rows
-    if lengths is None or few == count:
-        stop = length if lengths is None else jnp.minimum(lengths[0], length)
-        return recurrent(inputs, zero, jnp.int32(0), jnp.int32(stop), weights)
-    turn, stop = jnp.minimum(lengths[few // rows], length), jnp.minimum(lengths[0], length)
+    lengths = jnp.minimum(lengths, length).astype(jnp.int32)
+    if few == count:
+        return recurrent(inputs, zero, jnp.int32(0), lengths[0], weights)
+    turn, stop = lengths[few // rows], lengths[0]
     hiddens = recurrent(inputs, zero, jnp.int32(0), turn, weights)
     onwards = jnp.where(turn > 0, hiddens[jnp.maximum(turn - 1, 0), :few], zero[:few])
     return hiddens.at[:, :few].add(recurrent(inputs[:, :few], onwards, turn, stop, weights))
