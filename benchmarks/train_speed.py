@@ -86,13 +86,14 @@ def measure_training(
             fill_memory(trainer, memories)
         _loop(trainer, warm_up, at_least_updates=3 * config.learner.updates_per_call)
         before, step, updates = dict(trainer.seconds), trainer.counters.step, trainer.counters.updates
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         _loop(trainer, seconds)
-        spent = time.perf_counter() - started
+        spent, cpu_spent = time.perf_counter() - started, time.process_time() - cpu_started
         parts = {name: trainer.seconds[name] - before[name] for name in before}
         return {
             "steps/s": (trainer.counters.step - step) / spent,
             "updates/s": (trainer.counters.updates - updates) / spent,
+            "cpu/update": cpu_spent / (trainer.counters.updates - updates),
             **{name: part / spent for name, part in parts.items()},
         }
 
@@ -126,17 +127,21 @@ def measure_ratio(args: Args, out: Console) -> None:
             settings = {"curiosity.scale": scale, "memory.embedder.interval": interval}
             rows[name], base_of[name] = ("emu_qplex", settings, args.memories), base
     times: dict[str, list[float]] = {name: [] for name in rows}
+    cpu: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(args.repeats):
         for name, (algo, overrides, memories) in rows.items():
             settings = {"devices": args.devices, **overrides}
             run = measure_training(algo, "sized", args.warm_up, args.seconds, settings, memories)
             times[name].append(1e3 / run["updates/s"])
-            out.print(f"{name}: {times[name][-1]:.1f} ms per update, {run['steps/s']:,.0f} steps/s", highlight=False)
+            cpu[name].append(1e3 * run["cpu/update"])
+            both = f"{times[name][-1]:.1f} ms per update, {cpu[name][-1]:.1f} of processor time"
+            out.print(f"{name}: {both}, {run['steps/s']:,.0f} steps/s", highlight=False)
     base_of["qplex with curiosity"] = "qplex"
     for name, base in base_of.items():
-        ratios = [mine / theirs for mine, theirs in zip(times[name], times[base], strict=True)]
-        listed = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        out.print(f"{name} over {base}: {statistics.median(ratios):.2f} (all: {listed})", highlight=False)
+        for kind, spent in (("", times), (", processor time", cpu)):
+            ratios = [mine / theirs for mine, theirs in zip(spent[name], spent[base], strict=True)]
+            listed = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+            out.print(f"{name} over {base}{kind}: {statistics.median(ratios):.2f} (all: {listed})", highlight=False)
 
 
 def _loop(trainer: Trainer, seconds: float, at_least_updates: int = 0) -> None:
