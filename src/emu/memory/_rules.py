@@ -101,7 +101,7 @@ def _room(store):
 @entry_point
 def learn(grid, store, steps, gamma, count_new_desirable, backward_propagation, tally):
     """Run the rules over the steps in turn; an entry added is visible to the very next step."""
-    value, desirable, kept, episode, end = 0.0, False, np.int64(0), -1, 0
+    value, desirable, kept, episode, start, end = 0.0, False, np.int64(0), -1, np.int64(0), np.int64(0)
     for row in range(steps.keys.shape[0]):
         if row % BLOCK == 0:
             kept += look_ahead(grid, steps.keys, row)

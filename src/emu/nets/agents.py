@@ -54,11 +54,11 @@ class RecurrentAgent(nn.Module):
         """
         length, batch = obs.shape[:2]
         inputs = self._inputs(obs, last_action)
-        weights = Weights(*self.encode.weights(), *self.gates.weights(), self.kernel, self.bias)
-        lengths = jnp.full(batch, length) if lengths is None else lengths
-        order = jnp.argsort(lengths, descending=True)
+        weights = Weights(*(*self.encode.weights(), *self.gates.weights(), self.kernel, self.bias))
+        steps: Array = jnp.full(batch, length) if lengths is None else lengths
+        order = jnp.argsort(steps, descending=True)
         rows = inputs[:, order].reshape(length, batch * self.n_agents, -1)
-        hiddens = unroll_rows(rows, weights, lengths[order], self.n_agents)
+        hiddens = unroll_rows(rows, weights, steps[order], self.n_agents)
         hiddens = hiddens.reshape(length, batch, self.n_agents, self.hidden)[:, jnp.argsort(order)]
         q, own = self._q(hiddens)
         return q, hiddens, own

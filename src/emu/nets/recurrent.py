@@ -133,7 +133,7 @@ def _backward(residual, grads: Array):
         t = stop - 1 - (k - start)
         hidden = jnp.where(t > start, hiddens[jnp.maximum(t - 1, 0)], first)
         encoded, *inner = (all_[t] for all_ in kept)
-        grad, of_gates_x, of_gates_h = gru_back(hidden, inner, weights.kernel, grad + grads[t])
+        grad, of_gates_x, of_gates_h = gru_back(hidden, tuple(inner), weights.kernel, grad + grads[t])
         of_encoded = (of_gates_x @ weights.gates_kernel.T) * (encoded > 0)
         more = (inputs[t].T @ of_encoded, of_encoded.sum(0), encoded.T @ of_gates_x, of_gates_x.sum(0))
         more = Weights(*more, hidden.T @ of_gates_h, of_gates_h.sum(0))
