@@ -88,6 +88,8 @@ def test_something_that_is_no_object_is_refused():
         ({"replay.gigabytes": float("inf")}, "replay.gigabytes must be a finite number"),
         ({"replay.gigabytes": float("nan")}, "replay"),
         ({"learner.gamma": 1.01}, "learner.gamma must lie in [0, 1], not 1.01"),
+        ({"learner.td_lambda": 1.5}, "learner.td_lambda must lie in [0, 1], not 1.5"),
+        ({"learner.td_lambda": 0.5, "learner.kind": "dqn"}, "dqn has its own targets"),
         ({"learner.learning_rate": 0.0}, "learning_rate"),
         ({"learner.learning_rate": float("inf")}, "learner.learning_rate must be a finite number"),
         ({"learner.batch_size": 0}, "learner.batch_size"),

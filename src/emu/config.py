@@ -128,6 +128,10 @@ class LearnerConfig:
         check(0 <= self.gamma <= 1, f"learner.gamma must lie in [0, 1], not {self.gamma}.")
         check(0 <= self.td_lambda <= 1, f"learner.td_lambda must lie in [0, 1], not {self.td_lambda}.")
         check(
+            self.td_lambda == 0 or self.kind == "value",
+            f"learner.td_lambda is for the value learners of teams; {self.kind} has its own targets. Leave it at 0.",
+        )
+        check(
             self.learning_rate > 0 and self.max_grad_norm > 0,
             "learner.learning_rate and max_grad_norm must be positive.",
         )
