@@ -11,7 +11,6 @@ CPU seconds are given beside them.
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import statistics
 import time
@@ -59,13 +58,13 @@ def interval(entries: int, state_dim: int, repeats: int) -> None:
         memory.update([Steps(states, rng.normal(size=2_000), False)])
     data = clock("sample 102,400", lambda: memory.sample(102_400, rng), repeats)
     state, _ = clock("train on them", lambda: embedder.train(state, *data, jax.random.key(1)), repeats)
-    encode = functools.partial(embedder.encode, state)
+    encode = embedder.encoder(state)
     clock("re-embed and re-index everything", lambda: memory.reembed(encode), repeats)
     clock("  of which statistics and index", memory.reembed, repeats)
 
     def whole() -> None:
         new, _ = embedder.train(state, *memory.sample(102_400, rng), jax.random.key(1))
-        memory.reembed(functools.partial(embedder.encode, new))
+        memory.reembed(embedder.encoder(new))
 
     clock("the whole interval", whole, repeats)
     layers = state_dim * 64 + 64 * 64 + 64 * 4
@@ -116,13 +115,11 @@ def fit(kind: str, episodes: list[Steps], intervals: int, **options: Any) -> Epi
     """Fill a memory episode by episode with the embedder training along, as in a run."""
     embedder = Embedder(episodes[0].state.shape[1], 30, options=EmbedderOptions(kind=kind, **options))
     state, rng = embedder.init(jax.random.key(0)), np.random.default_rng(0)
-    memory = EpisodicMemory(
-        state_dim=episodes[0].state.shape[1], radius=1.3e-3, encode=functools.partial(embedder.encode, state)
-    )
+    memory = EpisodicMemory(state_dim=episodes[0].state.shape[1], radius=1.3e-3, encode=embedder.encoder(state))
     for turn in range(intervals):
         memory.update(episodes[turn::intervals])
         state, metrics = embedder.train(state, *memory.sample(102_400, rng), jax.random.key(turn))
-        memory.reembed(functools.partial(embedder.encode, state))
+        memory.reembed(embedder.encoder(state))
     print(f"{kind} {options}: {len(memory):,} entries, {memory.stats()['mean_visits']:.1f} visits each, {metrics}")
     return memory
 

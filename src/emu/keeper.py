@@ -6,7 +6,6 @@ The memory and its rules know nothing of JAX or of this package's episodes' jour
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,12 +48,9 @@ class MemoryKeeper:
             return_quantile=m.return_quantile,
             count_new_desirable=m.count_new_desirable,
             backward_propagation=m.backward_propagation,
-            encode=self._encode(),
+            encode=self.embedder.encoder(self.state),
         )
         self.trainings = 0
-
-    def _encode(self):
-        return functools.partial(self.embedder.encode, self.state)
 
     def remember(self, episodes: Sequence[Episode]) -> None:
         self.memory.update(episodes)
@@ -75,7 +71,7 @@ class MemoryKeeper:
             states, times, returns = self.memory.sample(self.samples, rng)
             key = jax.random.fold_in(jax.random.PRNGKey(self.seed), self.trainings)
             self.state, metrics = self.embedder.train(self.state, states, times, returns, key)
-            self.memory.reembed(self._encode())
+            self.memory.reembed(self.embedder.encoder(self.state))
             return {f"embedder_{name}": float(value) for name, value in metrics.items()}
         self.memory.reembed()
         return {}
@@ -90,5 +86,5 @@ class MemoryKeeper:
 
     def load(self, folder: Path, state: PyTree, trainings: int) -> None:
         self.state, self.trainings = jax.device_put(state), trainings
-        self.memory.encode = self._encode()
+        self.memory.encode = self.embedder.encoder(self.state)
         self.memory.load(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -144,7 +145,8 @@ class Embedder:
     @functools.cached_property
     def _optimiser(self) -> optax.GradientTransformation:
         o = self.options
-        return optax.chain(optax.clip_by_global_norm(o.max_grad_norm), optax.adam(o.learning_rate))
+        # flat: one vector for all weights, so a step is a few operations instead of some for every array
+        return optax.flatten(optax.chain(optax.clip_by_global_norm(o.max_grad_norm), optax.adam(o.learning_rate)))
 
     @functools.cached_property
     def _mesh(self) -> Mesh:
@@ -188,19 +190,26 @@ class Embedder:
         return jnp.zeros(times.shape) if without else times.astype(jnp.float32) / self.episode_limit
 
     def encode(self, state: EmbedderState, states: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """(n, S), (n,) → (n, D) numpy. `functools.partial(embedder.encode, state)` is a memory's `encode`."""
+        """(n, S), (n,) → (n, D) numpy."""
+        return self.encoder(state)(states, times)
+
+    def encoder(self, state: EmbedderState) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """A memory's `encode`: as above, the weights being laid on the devices only once."""
+        weights = [jax.device_put(state.params["encoder"], device) for device in self._devices]
+        return functools.partial(self._encode_with, weights)
+
+    def _encode_with(self, weights: list[Any], states: np.ndarray, times: np.ndarray) -> np.ndarray:
         states, times = np.asarray(states, np.float32), np.asarray(times, np.int32)
         out = np.empty((len(states), self.key_dim), np.float32)
-        devices = self._devices if len(states) > SHARED_ABOVE else self._devices[:1]
-        weights = [jax.device_put(state.params["encoder"], device) for device in devices]
-        rows = min(SIZES[-1], max(1, -(-len(states) // len(devices))))
-        under_way: deque[tuple[slice, Any]] = deque()  # a chunk on every device
+        devices = len(weights) if len(states) > SHARED_ABOVE else 1
+        rows = min(SIZES[-1], max(1, -(-len(states) // devices)))
+        under_way: deque[tuple[slice, Any]] = deque()  # a chunk on every device, and one that waits
         for number, start in enumerate(range(0, len(states), rows)):
-            part, turn = slice(start, min(start + rows, len(states))), number % len(devices)
+            part = slice(start, min(start + rows, len(states)))
             size = next(s for s in SIZES if s >= part.stop - start)
-            chunk = jax.device_put((_padded(states[part], size), _padded(times[part], size)), devices[turn])
-            under_way.append((part, self._encode(weights[turn], *chunk)))
-            if len(under_way) > len(devices):
+            x = self._encode(weights[number % devices], _padded(states[part], size), _padded(times[part], size))
+            under_way.append((part, x))
+            if len(under_way) > devices:
                 _fetch(under_way.popleft(), out)
         for chunk in under_way:
             _fetch(chunk, out)
@@ -251,11 +260,12 @@ class Embedder:
                 (_, parts), grads = jax.value_and_grad(self._loss, has_aux=True)(state.params, *batch, weights)
                 # one vector: the devices meet once a step, not once for every array
                 vector, split = jax.flatten_util.ravel_pytree((grads, parts))
-                grads, parts = split(jax.lax.psum(vector, "rows"))
+                vector = jax.lax.psum(vector, "rows")
+                grads, parts = split(vector)
                 updates, optimiser = self._optimiser.update(grads, state.optimiser, state.params)
                 params = optax.apply_updates(state.params, updates)
                 state = EmbedderState(params, optimiser, state.count + 1)
-                return state, jax.tree.map(jnp.add, sums, parts | {"grad_norm": optax.global_norm(grads)})
+                return state, jax.tree.map(jnp.add, sums, parts | {"grad_norm": jnp.linalg.norm(vector[: -len(parts)])})
 
             zeros = {"loss": 0.0, "return_loss": 0.0, "reconstruction_loss": 0.0, "grad_norm": 0.0}
             state, sums = jax.lax.fori_loop(0, batches, step, (state, jax.tree.map(jnp.float32, zeros)))

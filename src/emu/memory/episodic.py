@@ -23,7 +23,8 @@ from emu.memory.projection import RandomProjection
 
 Encode = Callable[[np.ndarray, np.ndarray], np.ndarray]
 SMALLEST_SPREAD = 1e-4  # of a dimension, relative to its mean and the widest one; below, float32 noise would be keys
-CHUNK = 65_536  # states encoded at a time when everything is re-embedded
+CHUNK = 262_144  # states encoded at a time when everything is re-embedded
+ALIGNMENT = 64  # bytes: where an array of states begins; from there XLA on a CPU reads it without copying
 
 
 class EpisodeLike(Protocol):
@@ -113,7 +114,7 @@ class EpisodicMemory:
         self.index = RadiusIndex(o.key_dim, radius, self.capacity, o.metric)
         self.judge = Judge(o.return_threshold, o.return_quantile)
         n = self.capacity
-        self._states = np.empty((n, o.state_dim), o.dtype)  # untouched pages cost nothing: no array ever grows
+        self._states = _aligned(n, o.state_dim, o.dtype)  # untouched pages cost nothing: no array ever grows
         self._store = Store(
             states=self._states.view(np.uint16),
             times=np.empty(n, np.int32),
@@ -188,7 +189,8 @@ class EpisodicMemory:
         """(states, times, best returns) of `count` different entries, all while there are fewer, in random order."""
         size, s = len(self), self._store
         ids = rng.choice(size, min(count, size), replace=False)
-        return self.states(ids), s.times[ids], s.best_return[ids]
+        states = np.asarray(self._states.take(ids, axis=0), np.float32)  # `take` is twice as fast as [ids]
+        return states, s.times[ids], s.best_return[ids]
 
     def reembed(self, encode: Encode | None = None) -> None:
         """Recompute every embedding with a new encoder, then mean and spread of each dimension, keys and index.
@@ -336,6 +338,14 @@ class EpisodicMemory:
         bits = states.view(np.uint16)
         desirable = np.array([self.judge(e) for e in episodes], np.bool_)
         return Steps(keys, embeddings, bits, rewards, np.array(lengths, np.int64), desirable)
+
+
+def _aligned(rows: int, columns: int, dtype: str) -> np.ndarray:
+    """An uninitialised array that begins at a multiple of ALIGNMENT."""
+    size = rows * columns * np.dtype(dtype).itemsize
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    return room[start : start + size].view(dtype).reshape(rows, columns)
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:
