@@ -12,6 +12,7 @@ import pytest
 from emu.envs.smac import terrain
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
+from emu.envs.smac.movement import inverse_root
 from emu.envs.smac.players import play
 from emu.envs.smac.simulate import advance, fresh_world
 from emu.envs.smac.terrain import OPEN
@@ -243,3 +244,8 @@ def test_swapped_sides_give_the_mirrored_battle():
         worlds.append([side[::-1] * [-1, -1, 1] + [32, 32, 0] if turn else side for side in both])
     for side, mirrored in zip(*worlds, strict=True):
         np.testing.assert_allclose(side, mirrored, atol=0.02)
+
+
+def test_inverse_root_against_numpy():
+    values = np.geomspace(1e-8, 1e5, 100_000, dtype=np.float32)
+    np.testing.assert_allclose(inverse_root(values), 1 / np.sqrt(values.astype(np.float64)), rtol=5e-6)

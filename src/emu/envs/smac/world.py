@@ -16,7 +16,7 @@ import numpy as np
 
 from emu.types import Array
 
-UNROLL = 8
+UNROLL = 4
 
 
 class World(NamedTuple):
