@@ -1,11 +1,12 @@
 """Environment steps a second of the SMAC-compatible simulator, beside SMAX (package `jaxmarl`), in one run.
 
-    python benchmarks/smac_speed.py [--smax-python PYTHON] [--quick] [--json FILE]
+    python benchmarks/smac_speed.py [--smax-python PYTHON] [--turns 3] [--copies 32] [--json FILE]
 
 Random available actions; observation, state and availability are computed every step; the copies are shared out over
-two CPU devices. Each contender runs in a process of its own, taking turns, and the median of several rounds counts:
-compare the two columns of one run, not figures of different runs. `--smax-python` names an interpreter that has
-jaxmarl installed, so that its pins stay out of our environment; without it only our side is measured.
+two CPU devices. Each contender runs in a process of its own, the two in turns, as often as `--turns` says. The median
+of several rounds counts, and of the turns' ratios: compare the two columns of one run, not figures of different runs.
+`--smax-python` names an interpreter that has jaxmarl installed, so that its pins stay out of our environment; without
+it only our side is measured.
 """
 
 from __future__ import annotations
@@ -32,17 +33,15 @@ def main() -> None:
     rows = []
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'map':12} {'copies':>6} {'emu steps/s':>12} {'SMAX steps/s':>13} {'ratio':>6} {'compile s':>10}")
-    for name, copies in _cases(args.quick):
-        ours = _run(sys.executable, "emu", name, copies, args.rounds)
-        theirs = (
-            _run(args.smax_python, "smax", name, copies, args.rounds) if args.smax_python and name in MAPS else None
-        )
-        row = {"map": name, "copies": copies, "emu": ours, "smax": theirs}
+    for name, copies in _cases(args.copies):
+        row = _case(name, copies, args)
         rows.append(row)
-        other = f"{theirs['steps_per_second']:13,.0f}" if theirs else " " * 13
-        ratio = f"{ours['steps_per_second'] / theirs['steps_per_second']:6.1f}" if theirs else " " * 6
-        compiles = f"{ours['compile']:.0f}" + (f" / {theirs['compile']:.0f}" if theirs else "")
-        print(f"{name:12} {copies:6} {ours['steps_per_second']:12,.0f} {other} {ratio} {compiles:>10}", flush=True)
+        ours, theirs, ratios = row["emu"], row["smax"], row["ratios"]
+        other = f"{_rate(theirs):13,.0f}" if theirs else " " * 13
+        ratio = f"{statistics.median(ratios):6.2f}" if ratios else " " * 6
+        compiles = "/".join(f"{runs[0]['compile']:.0f}" for runs in (ours, theirs) if runs)
+        each = "  (" + ", ".join(f"{r:.2f}" for r in ratios) + ")" if len(ratios) > 1 else ""
+        print(f"{name:12} {copies:6} {_rate(ours):12,.0f} {other} {ratio} {compiles:>10}{each}", flush=True)
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"load": os.getloadavg(), "cores": os.cpu_count(), "rows": rows}, file, indent=1)
@@ -51,18 +50,34 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--smax-python", default=None)
-    parser.add_argument("--quick", action="store_true", help="one size a map")
+    parser.add_argument("--turns", type=int, default=1, help="how often the two run, one after the other")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", default=None)
     parser.add_argument("--worker", choices=("emu", "smax"), help=argparse.SUPPRESS)
     parser.add_argument("--map", help=argparse.SUPPRESS)
-    parser.add_argument("--copies", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--copies", type=int, help="only this number of copies, and not the large maps")
     return parser.parse_args()
 
 
-def _cases(quick: bool) -> list[tuple[str, int]]:
-    sizes = (256,) if quick else COPIES
-    return [(name, copies) for name in MAPS for copies in sizes] + [(name, 64) for name in LARGE]
+def _cases(only: int | None) -> list[tuple[str, int]]:
+    if only:
+        return [(name, only) for name in MAPS]
+    return [(name, copies) for name in MAPS for copies in COPIES] + [(name, 64) for name in LARGE]
+
+
+def _case(name: str, copies: int, args: argparse.Namespace) -> dict:
+    """Both contenders in turns; on the large maps only ours."""
+    ours, theirs, ratios = [], [], []
+    for _ in range(args.turns):
+        ours.append(_run(sys.executable, "emu", name, copies, args.rounds))
+        if args.smax_python and name in MAPS:
+            theirs.append(_run(args.smax_python, "smax", name, copies, args.rounds))
+            ratios.append(ours[-1]["steps_per_second"] / theirs[-1]["steps_per_second"])
+    return {"map": name, "copies": copies, "emu": ours, "smax": theirs, "ratios": ratios}
+
+
+def _rate(runs: list[dict]) -> float:
+    return statistics.median(run["steps_per_second"] for run in runs)
 
 
 def _run(python: str, worker: str, name: str, copies: int, rounds: int) -> dict:
