@@ -381,3 +381,11 @@ def test_any_kind_of_array_from_the_encoder_uses_the_same_compiled_kernels() -> 
         mask = np.broadcast_to(np.array([True]), (2,))
         assert memory.recall(np.zeros((2, 3)), np.zeros(2), mask).found.all()
     assert compiled() == before
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_states_begin_where_xla_reads_them_without_copying(dtype: str) -> None:
+    for capacity in (1, 7, 100_000):
+        memory = EpisodicMemory(state_dim=5, capacity=capacity, dtype=dtype)
+        assert memory._states.ctypes.data % 64 == 0 and memory._states.shape == (capacity, 5)
+        assert memory._states.dtype == dtype and memory._states.flags.c_contiguous
