@@ -37,6 +37,21 @@ def test_a_run_that_its_study_does_not_list_keeps_its_algorithms_name(tmp_path):
     assert "vdn" in by_label(load_runs([folder]))
 
 
+def test_other_settings_are_another_curve_and_not_another_seed(tmp_path):
+    """How long a run went and on how many devices does not matter; what it computes does."""
+    write_run(tmp_path / "a", "qmix", seed=0)
+    write_run(tmp_path / "b", "qmix", seed=1, points=((0, 0.0), (500, 1.0)), overrides={"devices": 1})
+    assert {run.label for run in load_runs([tmp_path])} == {"qmix"}
+    write_run(tmp_path / "c", "qmix", seed=0, overrides={"learner.td_lambda": 0.5, "env_args": {"penalty": 3}})
+    write_run(tmp_path / "d", "vdn", seed=0)
+    assert [run.label for run in load_runs([tmp_path])] == [
+        "qmix (defaults, td_lambda 0)",
+        "qmix (defaults, td_lambda 0)",
+        "qmix (penalty 3, td_lambda 0.5)",
+        "vdn",
+    ]
+
+
 def test_runs_are_found_below_a_folder_and_once(tmp_path):
     first, second = write_run(tmp_path / "x" / "a"), write_run(tmp_path / "x" / "b")
     assert find_runs([tmp_path, first]) == [first, second]

@@ -1,7 +1,7 @@
 """Reading finished runs: which folders hold some, what each is called, and its values over time.
 
 A *study folder* has a `study.json` that names its runs (label, scale); any other folder of runs is read as well, and a
-curve is then called by its algorithm.
+curve is then called by its algorithm, and by the settings in which it differs from other runs of that algorithm.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from emu.metrics import read_rows
 from emu.run_folder import read_config
 
 WIN_RATE = "test_win_rate"
+# Settings that say how long and where a run goes on, not what it computes.
+INCIDENTAL = ("seed", "algo", "env", "steps", "devices", "log_interval", "tensorboard")
+INCIDENTAL_PARTS = ("checkpoint.", "rollout.workers", "rollout.where", "rollout.cluster", "rollout.timeout")
 
 
 class Run(NamedTuple):
@@ -70,10 +73,32 @@ def load_runs(paths: Sequence[Path]) -> list[Run]:
     Runs of a study come in its order, which is the order of legends and tables.
     """
     studies: dict[Path, dict[str, Any]] = {}
-    runs = [_load_run(folder, studies) for folder in find_runs(paths)]
+    runs = _told_apart([_load_run(folder, studies) for folder in find_runs(paths)])
     listed = [parent.parent / entry["folder"] for parent, study in studies.items() for entry in study.get("runs", [])]
     place = {folder: number for number, folder in enumerate(listed)}
     return sorted(runs, key=lambda run: place.get(run.folder.resolve(), len(listed)))
+
+
+def _told_apart(runs: list[Run]) -> list[Run]:
+    """Runs outside of studies with other settings are other curves, not other seeds: their labels say what differs."""
+    plain: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.label == run.algo:  # no study gave it another
+            plain.setdefault((run.label, run.env), []).append(run)
+    labels: dict[Path, str] = {}
+    for (label, _), group in plain.items():
+        names = [n for n in varied_settings(group) if n not in INCIDENTAL and not n.startswith(INCIDENTAL_PARTS)]
+        for run in group if names else ():
+            values = settings(run.config)
+            labels[run.folder] = f"{label} ({', '.join(_setting(name, values[name]) for name in names)})"
+    return [run._replace(label=labels.get(run.folder, run.label)) for run in runs]
+
+
+def _setting(name: str, value: Any) -> str:
+    """One setting in a label: its own name, without the part it belongs to."""
+    if isinstance(value, dict):
+        return ", ".join(_setting(key, part) for key, part in value.items()) or "defaults"
+    return f"{name.rpartition('.')[2]} {short_number(value) if isinstance(value, float) else value}"
 
 
 def load_run(folder: Path) -> Run:
