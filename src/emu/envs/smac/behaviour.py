@@ -1,7 +1,8 @@
 """Whom each unit is after: allies as told, enemies by the game's default behaviour (no AI player is running).
 
-An enemy sticks to a target it can hit, else takes the nearest one it notices, else keeps hunting the last one or
-whoever hit it, else goes on with its order. Healers tend the friend with the smallest fraction of life.
+An enemy sticks to a target it can hit, and to one that steps back while it strikes; else takes the nearest one it
+notices, else keeps hunting the last one or whoever hit it, else goes on with its order. Healers tend the friend with
+the smallest fraction of life.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     """Targets of the enemies, (n_enemies, E)."""
     rows, allies = r.enemy, range(r.n_allies)
     x, y, old, foe = w.x[rows], w.y[rows], w.target[rows], w.foe[rows]
+    leeway = jnp.where(w.windup[rows] > 0, r.slop[rows], 0.0)
     ordered_after_one = r.spec.attack == "unit"  # they pursue ally 0, and hit others only where these stand in reach
 
     def visit(carry: Any, j: Any) -> Any:
@@ -55,7 +57,7 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
             notice2 = jnp.where(alive[0], column(r.reach, rows, j) ** 2, notice2)
         noticed = alive[j] & (d2 <= notice2)
         mine = (old == j) & alive[j]
-        in_reach = d2 <= (column(r.reach, rows, j) + r.slop[rows]) ** 2
+        in_reach = d2 <= (column(r.reach, rows, j) + leeway) ** 2
         return (
             jnp.where(noticed, jnp.minimum(nearest, packed), nearest),
             keep | (mine & in_reach),

@@ -26,7 +26,7 @@ from emu.envs.smac.world import World
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 
-VERSION = "smac-sim-1"
+VERSION = "smac-sim-2"
 
 
 class State(NamedTuple):

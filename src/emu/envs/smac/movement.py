@@ -20,8 +20,7 @@ from emu.envs.smac.world import Orders, World, column, fold
 from emu.types import Array
 
 CONTACT = 0.06  # gap below which another unit is in the way
-AHEAD = 0.4  # cosine of the half angle in which a unit in contact blocks
-FURTHEST_BEARING = 1.5  # of blockers followed round, in the measure of `_bearing` (1 is abreast, 2 is behind)
+FURTHEST_BEARING = 1.99  # of blockers followed round: 1 is abreast; at 2, straight behind, the side is mere rounding
 PATIENCE = 4  # loops held up before a hunter walks round opponents too
 PUSHES = 3
 PUSH_LIMIT = 0.3
@@ -90,7 +89,8 @@ def _steer(
     Returns whether somebody is in the way, whether the unit goes round, and its direction.
     """
     all_units = slice(0, r.n)
-    touching = (r.separation[None] + r.separation[:, None] + CONTACT) ** 2 * r.collides[..., None]
+    apart = r.separation[None] + r.separation[:, None]
+    touching, width2 = (apart + CONTACT) ** 2 * r.collides[..., None], apart**2
     friends = r.friends[..., None]
 
     def visit(carry: Any, j: Any) -> Any:
@@ -100,11 +100,11 @@ def _steer(
         contact = stuck[j] & (d2 < column(touching, all_units, j))
         avoided = contact & (column(friends, all_units, j) | impatient)
         inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
-        cosine = (dx * ox + dy * oy) * inverse
-        sine = side * (dx * oy - dy * ox) * inverse
+        along, across = dx * ox + dy * oy, dx * oy - dy * ox
+        cosine, sine = along * inverse, side * across * inverse
         bearing = jnp.where(cosine >= 0, sine, jnp.where(sine > 0, 2.0 - sine, -2.0))
         followed = jnp.where(avoided & (bearing < FURTHEST_BEARING), jnp.maximum(furthest, bearing), furthest)
-        ahead = cosine > AHEAD
+        ahead = (along > 0) & (across * across < column(width2, all_units, j))  # straight on would run into it
         return held_up | (contact & ahead), blocked | (avoided & ahead), followed
 
     no = jnp.zeros(dx.shape, bool)
