@@ -12,7 +12,7 @@ import pytest
 from emu.envs.smac import terrain
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
-from emu.envs.smac.movement import inverse_root
+from emu.envs.smac.movement import _steer, inverse_root
 from emu.envs.smac.players import play
 from emu.envs.smac.simulate import advance, fresh_world
 from emu.envs.smac.terrain import OPEN
@@ -141,6 +141,29 @@ def test_enemy_out_of_scan_hunts_whoever_hits_it():
     spec = field([("marine", 10, 16)], [("zealot", 25, 16)])
     assert Fight(spec).loops(8).x[1] == 25
     assert Fight(spec, foe={1: 0}).loops(8).x[1] < 24
+
+
+@pytest.mark.parametrize("place, windup, chosen", [(10.84, 0.0, 0), (11.4, 0.0, 1), (11.4, 2.0, 0), (11.9, 2.0, 1)])
+def test_enemy_keeps_a_target_in_reach_and_one_that_steps_back_from_its_blow(place, windup, chosen):
+    """Reach 0.85 (0.1 and two radii), one cell more while the blow is under way; the other marine is always nearer."""
+    nearer = place + 0.8
+    spec = field([("marine", 10, 16), ("marine", nearer, 16)], [("zergling", place, 16)])
+    fight = Fight(spec, target={2: 0}, windup={2: windup}, cooldown={2: 9.0})
+    assert fight.loops(1).target[2] == chosen
+
+
+@pytest.mark.parametrize(
+    "ahead, beside, blocked", [(0.2, 0.72, True), (0.2, 0.76, False), (-0.1, 0.7, False), (1.0, 0.0, False)]
+)
+def test_a_friend_blocks_if_straight_on_would_run_into_it(ahead, beside, blocked):
+    """Two bodies of 0.375 each: straight on hits what is less than 0.75 to the side; one 1.0 away is no contact."""
+    fight = Fight(field([("marine", 10, 16), ("marine", 14, 16)], [("marine", 30, 30)]))
+    r, w = fight.r, fight.world
+    w = w._replace(x=w.x.at[1].set(10 + ahead), y=w.y.at[1].set(16 + beside))
+    one, none = jnp.ones((3, 1)), jnp.zeros((3, 1), bool)
+    turned = _steer(r, w, one, one, 0 * one, ~none, none.at[1].set(True), none)
+    assert bool(turned[1][0, 0]) == blocked
+    assert (float(turned[2][0, 0]) < 1) == blocked
 
 
 def test_new_order_cancels_the_wind_up():
