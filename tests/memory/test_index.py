@@ -175,7 +175,8 @@ def test_sorted_insertions_into_one_crowded_cell_keep_trees_shallow() -> None:
 
 def tree_depth(index: RadiusIndex) -> int:
     tree = index.grid.tree
-    todo, deepest = [(-2 - int(h), 1) for h in index.grid.head if h < -1], 0
+    roots = index.grid.empty - 1 - index.grid.head.astype(int)
+    todo, deepest = [(int(root), 1) for root in roots[roots >= 0]], 0
     while todo:
         node, depth = todo.pop()
         deepest = max(deepest, depth)

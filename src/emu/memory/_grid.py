@@ -1,8 +1,11 @@
-"""Kernels of the spatial hash: cells of one size, hashed into buckets that chain the entries they hold.
+"""Kernels of the spatial hash: cells of one size, hashed into buckets that list the entries they hold.
 
 A cell is never narrower than twice the radius, so the ball around a query touches at most two cells a dimension, and
 nearly always just one in all, because cells are sized by the density of the keys. Buckets do not remember which cell
-an entry came from: the distance test sorts out strangers. A bucket with many entries becomes a k-d tree.
+an entry came from: the distance test sorts out strangers.
+
+A build lays the entries of a bucket side by side, copies of their keys with their numbers: a run, read at one go.
+Entries that come later are chained in front of the run. A bucket with many entries becomes a k-d tree.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from emu.memory._tree import (
     END,
     LEAF,
     Tree,
-    copy_row,
+    copy_key,
     distance,
     take_pair,
     tree_build,
@@ -28,32 +31,45 @@ from emu.memory._tree import (
     tree_search,
 )
 
-ABSENT = -2  # in `following`: the entry is not in the index. In `head`: END, an entry, or ABSENT - node of a tree
+
+def _sums(weights: tuple[int, ...]) -> np.ndarray:
+    """The sum of every set of weights, in 64 bits; the bits of its place say which."""
+    sums = np.zeros(1, np.uint64)
+    for weight in weights:
+        sums = np.concatenate([sums, sums + np.uint64(weight)])
+    return sums.view(np.int64)
+
+
+ABSENT = -2  # in `following`: the entry is not in the index
+RUN = (
+    -3
+)  # codes in `head` and `following`, beside entries: RUN - (16 * row + length - 1) of a run, nodes of trees below
 WEIGHTS = tuple(0x9E3779B97F4A7C15**power % 2**63 | 1 for power in range(1, 9))  # one a dimension, odd
-BLOCK = 32  # queries whose memory is fetched ahead
-SAMPLE = 4096  # keys looked at when the cell size is chosen
-CROWDED = 16  # neighbours in the sample from which on a cell is taken to become a tree
-TREE_COST = 30.0  # of a small tree's search, in units of one entry read; the depth comes on top
+STEPS = _sums(WEIGHTS)
+BLOCK = 64  # queries whose memory is fetched ahead
 
 
 class Grid(NamedTuple):
     """All a kernel needs to find, add and remove entries."""
 
     keys: np.ndarray  # (n, D) float32
-    following: np.ndarray  # (n,) int32: next entry of the same bucket
+    following: np.ndarray  # (n,) int32: next entry of the same bucket, or its run
     head: np.ndarray  # (buckets,) int32
+    run: np.ndarray  # (n + 1, D) float32: keys in the order of their buckets; those of removed entries are infinite
+    number: np.ndarray  # (n + 1,) int32: the entries of these rows
+    empty: int  # code of the last row, a run of nobody: a bucket without entries is read like any other
     tree: Tree
     scale: float  # 1 / cell size
     reach: float  # the radius and a hair, so that rounding loses nobody
     limit: float  # a match is closer than this: radius squared for l2, radius for linf
-    mask: np.uint64  # buckets - 1
+    buckets: np.uint64  # how many
     linf: bool
-    ahead: np.ndarray  # (BLOCK * 2^D,) int64: the buckets a block of queries reads, in turn; or those of keys built in
+    ahead: np.ndarray  # (BLOCK * 2^D,) int64: the buckets a block of queries reads, in turn
     places: np.ndarray  # (BLOCK + 1,) int64: where in `ahead` each of them starts
 
 
 @inlined
-def _cell(value, scale):
+def cell_of(value, scale):
     """Which cell a coordinate lies in; zero, where collapsed dimensions end up, is the middle of a cell.
 
     Beyond ±2^63 cells the conversion gives one and the same number: far-off keys share a cell, nothing is lost.
@@ -62,82 +78,90 @@ def _cell(value, scale):
 
 
 @inlined
-def _hash(cells_sum):
-    """Spread a weighted sum of cell numbers over 64 bits; the upper ones choose the bucket."""
+def hashed(cells_sum):
+    """Spread a weighted sum of cell numbers over 64 bits, of which the upper ones are the better mixed."""
     h = np.uint64(cells_sum)
-    h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return h ^ (h >> np.uint64(32))
+    return (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+
+
+@inlined
+def _bucket(grid, cells_sum):
+    """A bucket for a cell: the upper 32 bits of its hash, scaled to their number."""
+    return np.int64(((hashed(cells_sum) >> np.uint64(32)) * grid.buckets) >> np.uint64(32))
 
 
 @inlined
 def bucket_of(grid, keys, i):
     total = np.int64(0)
     for d in range(len(grid.tree.axes)):
-        total += _cell(np.float64(keys[i, d]), grid.scale) * WEIGHTS[d]
-    return np.int64(_hash(total) & grid.mask)
+        total += cell_of(np.float64(keys[i, d]), grid.scale) * WEIGHTS[d]
+    return _bucket(grid, total)
 
 
 @inlined
 def _look(grid, bucket, y, best, best_id):
+    """The closest entry of a bucket, if it beats (best, best_id)."""
     i = np.int64(grid.head[bucket])
-    if i < END:
-        return tree_search(grid.tree, grid.keys, ABSENT - i, y, grid.linf, best, best_id)
-    while i != END:
+    while i >= 0:
         gap = distance(grid.tree, grid.keys, i, y, grid.linf)
         if gap < best or (gap == best and i < best_id):
             best = gap
             best_id = i
         i = np.int64(grid.following[i])
+    if i < grid.empty:
+        return tree_search(grid.tree, grid.keys, grid.empty - 1 - i, y, grid.linf, best, best_id)
+    start, stop = _rows(i)
+    for row in range(start, stop):
+        gap = distance(grid.tree, grid.run, row, y, grid.linf)
+        if gap <= best:
+            i = np.int64(grid.number[row])
+            if gap < best or i < best_id:
+                best = gap
+                best_id = i
     return best, best_id
 
 
 @inlined
-def _corner(grid, y):
-    """Of the cells the ball around y touches: the weighted sum of the lowest one, and how many there are.
-
-    Written without branches: nearly always there is one, and a wrong guess of the processor costs more than the sums.
-    """
-    total, cells = np.int64(0), 1
-    for d in range(len(grid.tree.axes)):
-        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
-        cells *= _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
-        total += low * WEIGHTS[d]
-    return total, cells
+def _rows(code):
+    """Where a run starts and stops."""
+    place = RUN - code
+    return place >> 4, (place >> 4) + (place & 15) + 1
 
 
 @inlined
-def _list_corners(grid, y, total, start):
-    """Write the buckets of all cells the ball touches, two in some dimensions; returns where the list ends.
+def _corner(grid, y):
+    """Of the cells the ball around y touches: the weighted sum of the lowest one, and which dimensions have two.
 
-    Every crossed dimension doubles the list. END: more than two in one dimension, which is possible only where
-    float64 itself is coarser than a cell.
+    The latter as bits; END: more than two in one dimension, possible only where float64 itself is coarser than a cell.
+    Written without branches: which dimensions are crossed is chance, and a wrong guess costs more than the sums.
     """
-    grid.ahead[start] = total
-    stop = start + 1
+    total, crossed, widest = np.int64(0), np.int64(0), np.int64(0)
     for d in range(len(grid.tree.axes)):
-        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
-        high = _cell(np.float64(y[d]) + grid.reach, grid.scale)
-        if high > low + 1:
-            return np.int64(END)
-        if high > low:
-            for k in range(stop - start):
-                grid.ahead[stop + k] = grid.ahead[start + k] + WEIGHTS[d]
-            stop += stop - start
-    for k in range(start, stop):
-        grid.ahead[k] = np.int64(_hash(grid.ahead[k]) & grid.mask)
-    return stop
+        low = cell_of(np.float64(y[d]) - grid.reach, grid.scale)
+        more = cell_of(np.float64(y[d]) + grid.reach, grid.scale) - low
+        crossed |= more << d
+        widest |= more
+        total += low * WEIGHTS[d]
+    return total, crossed if widest >> 1 == 0 else np.int64(END)
 
 
 @compiled
-def _far_corner(grid, y, c):
-    """Cell c of all that are touched, counted dimension by dimension, whatever their number."""
-    total = np.int64(0)
+def _look_far(grid, y, best, best_id):
+    """The closest entry in any of the cells touched, counted dimension by dimension, whatever their number."""
+    cells = np.int64(1)
     for d in range(len(grid.tree.axes)):
-        low = _cell(np.float64(y[d]) - grid.reach, grid.scale)
-        width = _cell(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
-        total += (low + c % width) * WEIGHTS[d]
-        c //= width
-    return total
+        cells *= (
+            1 + cell_of(np.float64(y[d]) + grid.reach, grid.scale) - cell_of(np.float64(y[d]) - grid.reach, grid.scale)
+        )
+    for c in range(cells):
+        total = np.int64(0)
+        for d in range(len(grid.tree.axes)):
+            low = cell_of(np.float64(y[d]) - grid.reach, grid.scale)
+            width = cell_of(np.float64(y[d]) + grid.reach, grid.scale) - low + 1
+            total += (low + c % width) * WEIGHTS[d]
+            c //= width
+        best, best_id = _look(grid, _bucket(grid, total), y, best, best_id)
+    return best, best_id
 
 
 @inlined
@@ -150,28 +174,27 @@ def look_ahead(grid, keys, start):
     place, count = np.int64(0), min(BLOCK, keys.shape[0] - start)
     for j in range(count):
         grid.places[j] = place
-        total, cells = _corner(grid, keys[start + j])
-        if cells == 1:
-            grid.ahead[place] = np.int64(_hash(total) & grid.mask)
+        total, crossed = _corner(grid, keys[start + j])
+        if crossed == END:
+            grid.ahead[place] = END  # the query will find the cells on its own
             place += 1
-        else:
-            stop = _list_corners(grid, keys[start + j], total, place)
-            if stop == END:
-                grid.ahead[place] = END  # the query will find the cells on its own
-                place += 1
-            else:
-                place = stop
+            continue
+        corner = np.int64(0)
+        while True:  # all sets of crossed dimensions
+            grid.ahead[place] = _bucket(grid, total + STEPS[corner])
+            place += 1
+            corner = (corner - crossed) & crossed
+            if corner == 0:
+                break
     grid.places[count] = place
     kept = np.int64(0)
     for k in range(place):
         kept += grid.head[max(np.int64(0), grid.ahead[k])]
     for k in range(place):
-        i = np.int64(max(0, grid.head[max(np.int64(0), grid.ahead[k])]))
-        kept += grid.following[i] + (grid.keys[i, 0] > 0)
-    for k in range(place):
-        i = np.int64(max(0, grid.head[max(np.int64(0), grid.ahead[k])]))
-        i = np.int64(max(0, grid.following[i]))
-        kept += grid.following[i] + (grid.keys[i, 0] > 0)
+        i = np.int64(grid.head[max(np.int64(0), grid.ahead[k])])
+        start, stop = _rows(max(grid.empty, min(i, RUN)))
+        kept += (grid.run[start, 0] > 0) + (grid.run[stop - 1, 0] > 0)
+        kept += grid.following[max(0, i)] + (grid.keys[max(0, i), 0] > 0)
     return kept
 
 
@@ -184,10 +207,7 @@ def nearest(grid, y, j):
     best, best_id = grid.limit, np.int64(END)
     for k in range(grid.places[j], grid.places[j + 1]):
         if grid.ahead[k] == END:
-            _, cells = _corner(grid, y)
-            for c in range(cells):
-                bucket = np.int64(_hash(_far_corner(grid, y, c)) & grid.mask)
-                best, best_id = _look(grid, bucket, y, best, best_id)
+            best, best_id = _look_far(grid, y, best, best_id)
         else:
             best, best_id = _look(grid, grid.ahead[k], y, best, best_id)
     return best_id, best
@@ -206,37 +226,70 @@ def home(grid, keys, row, j):
 def insert(grid, i, bucket):
     """Add entry i, whose key is in `keys`, to its bucket. Returns a tree's node that is to be built anew, or END."""
     first = np.int64(grid.head[bucket])
-    if first < END:
+    if first < grid.empty:
         grid.following[i] = END
-        return tree_insert(grid.tree, grid.keys, ABSENT - first, i)
+        return tree_insert(grid.tree, grid.keys, grid.empty - 1 - first, i)
     length, j = 1, first
-    while j != END:
+    while j >= 0:
         length += 1
         j = np.int64(grid.following[j])
+    start, stop = _rows(j)
+    length += stop - start - (j == grid.empty)
     grid.following[i] = first
     grid.head[bucket] = i
     if length <= LEAF:
         return np.int64(END)
-    n = tree_plant(grid.tree, grid.following, i)
-    grid.head[bucket] = ABSENT - n
+    n = _plant(grid, i)
+    grid.head[bucket] = grid.empty - 1 - n
+    return n
+
+
+@compiled
+def _plant(grid, i):
+    """A tree of one leaf from the chain that starts at entry i and the run behind it; to be built anew."""
+    n, count = take_pair(grid.tree), 0
+    while i >= 0:
+        grid.tree.leaf[n, count] = i
+        count += 1
+        i = np.int64(grid.following[i])
+    start, stop = _rows(i)
+    for row in range(start, stop):
+        if grid.run[row, 0] < np.inf:
+            grid.tree.leaf[n, count] = grid.number[row]
+            count += 1
+    tree_plant(grid.tree, n, count)
     return n
 
 
 @inlined
 def remove(grid, i):
     """Take entry i out; its key must still be the one it was added with."""
-    bucket = bucket_of(grid, grid.keys, i)
-    first = np.int64(grid.head[bucket])
-    if first == i:
+    bucket, before = bucket_of(grid, grid.keys, i), np.int64(END)
+    j = np.int64(grid.head[bucket])
+    while j >= 0 and j != i:
+        before = j
+        j = np.int64(grid.following[j])
+    if j < 0:
+        _remove_placed(grid, bucket, j, i)
+    elif before == END:
         grid.head[bucket] = grid.following[i]
-    elif first >= 0:
-        before = first
-        while grid.following[before] != i:
-            before = np.int64(grid.following[before])
+    else:
         grid.following[before] = grid.following[i]
-    elif tree_remove(grid.tree, grid.keys, ABSENT - first, i) == 0:
-        grid.head[bucket] = END
     grid.following[i] = ABSENT
+
+
+@compiled
+def _remove_placed(grid, bucket, code, i):
+    """Take entry i out of the tree or the run with this code."""
+    if code < grid.empty:
+        if tree_remove(grid.tree, grid.keys, grid.empty - 1 - code, i) == 0:
+            grid.head[bucket] = grid.empty
+        return
+    row, _ = _rows(code)
+    while grid.number[row] != i:
+        row += 1
+    for d in range(len(grid.tree.axes)):
+        grid.run[row, d] = np.inf
 
 
 @entry_point
@@ -252,7 +305,7 @@ def query_batch(grid, queries, ids, gaps):
 @entry_point
 def insert_batch(grid, ids, keys):
     for j in range(ids.shape[0]):
-        copy_row(keys, j, grid.keys, ids[j])
+        copy_key(grid.tree, keys, j, grid.keys, ids[j])
         crowded = insert(grid, np.int64(ids[j]), bucket_of(grid, keys, j))
         if crowded != END:
             tree_rebuild(grid.tree, grid.keys, crowded)
@@ -275,7 +328,7 @@ def query_or_insert_batch(grid, keys, first_free, ids):
         if found == END:
             found = first_free
             first_free += 1
-            copy_row(keys, q, grid.keys, found)
+            copy_key(grid.tree, keys, q, grid.keys, found)
             crowded = insert(grid, found, home(grid, keys, q, q % BLOCK))
             if crowded != END:
                 tree_rebuild(grid.tree, grid.keys, crowded)
@@ -284,87 +337,54 @@ def query_or_insert_batch(grid, keys, first_free, ids):
 
 
 @entry_point
-def build(grid, count, length):
-    """Index the entries below `count` that are present, from their keys alone; `length` is zero for every bucket."""
-    for bucket in range(grid.head.shape[0]):
-        grid.head[bucket] = END
+def build(grid, count):
+    """Index the entries below `count` that are present, from their keys alone: sort them by bucket into runs.
+
+    Buckets are first counted, then filled. In between, `head` holds where the next entry of a bucket goes, and
+    `following` the bucket of an entry. Returns how many rows the runs take.
+    """
+    head, following = grid.head, grid.following
+    for bucket in range(head.shape[0]):
+        head[bucket] = 0
+    for start in range(0, count, BLOCK):  # in blocks: many reads and writes are then under way at once
+        stop = min(count, start + BLOCK)
+        for i in range(start, stop):
+            if following[i] != ABSENT:
+                following[i] = bucket_of(grid, grid.keys, i)
+        for i in range(start, stop):
+            if following[i] != ABSENT:
+                head[following[i]] += 1
+    rows = 0
+    for bucket in range(head.shape[0]):
+        length = head[bucket]
+        head[bucket] = rows
+        rows += length
+    for i in range(count):
+        if following[i] != ABSENT:
+            row = head[following[i]]
+            head[following[i]] = row + 1
+            following[i] = END
+            grid.number[row] = i
+    for row in range(rows):
+        copy_key(grid.tree, grid.keys, grid.number[row], grid.run, row)
+    _close_runs(grid)
+    return rows
+
+
+@compiled
+def _close_runs(grid):
+    """`head` says where runs stop: let it say what they are. Those with too many entries become trees."""
     grid.tree.counters[0] = END
     grid.tree.counters[1] = 0
-    overfull, ahead = 0, grid.ahead
-    for start in range(0, count, ahead.shape[0]):
-        stop = min(count, start + ahead.shape[0])
-        for i in range(start, stop):  # apart from the reads and writes below: many of these are then under way at once
-            ahead[i - start] = bucket_of(grid, grid.keys, i)
-        for i in range(start, stop):
-            if grid.following[i] != ABSENT:
-                bucket = ahead[i - start]
-                grid.following[i] = grid.head[bucket]
-                grid.head[bucket] = i
-                overfull += length[bucket] == LEAF
-                length[bucket] = min(length[bucket] + 1, LEAF + 1)
-    bucket = 0
-    while overfull > 0:
-        if length[bucket] > LEAF:
-            entries, i = np.int64(0), grid.head[bucket]
-            while i != END:
-                grid.tree.scratch[entries] = i
-                entries += 1
-                i = grid.following[i]
+    start = np.int64(0)
+    for bucket in range(grid.head.shape[0]):
+        stop = np.int64(grid.head[bucket])
+        length = stop - start
+        grid.head[bucket] = RUN - (16 * start + length - 1) if length > 0 else grid.empty
+        if length > LEAF:
+            for row in range(start, stop):
+                grid.tree.scratch[row - start] = grid.number[row]
             n = take_pair(grid.tree)
-            tree_build(grid.tree, grid.keys, n, entries)
-            grid.head[bucket] = ABSENT - n
-            overfull -= 1
-        bucket += 1
-
-
-@entry_point
-def _sample_cost(sample, cell, reach, weight, table, counts, codes):
-    """Mean cost of a query with cells of this size, in entries read; `weight` entries stand behind one of the sample.
-
-    Cells touched times the cost of reading one. A collapsed dimension, in the middle of its cell, never touches two.
-    """
-    for slot in range(counts.shape[0]):
-        counts[slot] = 0
-    mask, touched = np.int64(table.shape[0] - 1), 0.0
-    for j in range(sample.shape[0]):
-        total, cells = np.int64(0), 1.0
-        for d in range(sample.shape[1]):
-            value = np.float64(sample[j, d])
-            total += _cell(value, 1.0 / cell) * WEIGHTS[d]
-            cells *= 1.0 + (_cell(value + reach, 1.0 / cell) > _cell(value - reach, 1.0 / cell))
-        touched += cells
-        h = _hash(total)
-        slot = np.int64(h & np.uint64(mask))
-        while counts[slot] > 0 and table[slot] != h:
-            slot = (slot + 1) & mask
-        table[slot] = h
-        counts[slot] += 1
-        codes[j] = slot
-    cost = 0.0
-    for j in range(sample.shape[0]):
-        others = counts[codes[j]] - 1
-        cost += TREE_COST + 6.0 * math.log2(others * weight) if others >= CROWDED else others * weight
-    return touched / sample.shape[0] * (1.0 + cost / sample.shape[0])
-
-
-def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
-    """The cell size with the cheapest expected query once `target` entries are distributed as these keys are."""
-    smallest = max(2.000001 * reach, 1e-30)
-    if len(keys) < 2:
-        return smallest
-    sample = np.ascontiguousarray(keys[:: max(1, len(keys) // SAMPLE)][:SAMPLE])
-    spread = float((sample.max(axis=0).astype(np.float64) - sample.min(axis=0)).max())
-    table, counts = np.empty(4 * SAMPLE, np.uint64), np.empty(4 * SAMPLE, np.int64)
-    codes = np.empty(len(sample), np.int64)
-    cell, best_cell, best_cost = (
-        max(smallest, spread * 1e-7),
-        smallest,
-        math.inf,
-    )  # float32 is not finer than that
-    while True:
-        cost = _sample_cost(sample, cell, reach, target / len(sample), table, counts, codes)
-        if cost <= best_cost:
-            best_cell, best_cost = cell, cost
-        if cell > spread:
-            return best_cell
-        cell *= 1.5
+            tree_build(grid.tree, grid.keys, n, length)
+            grid.head[bucket] = grid.empty - 1 - n
+        start = stop

@@ -11,7 +11,7 @@ import numpy as np
 
 from emu.memory._compile import entry_point, inlined
 from emu.memory._grid import BLOCK, home, insert, look_ahead, nearest, remove
-from emu.memory._tree import END, copy_row, tree_rebuild
+from emu.memory._tree import END, copy_key, copy_row, tree_rebuild
 
 SIZE, OLDEST, NEWEST = 0, 1, 2  # places in `ends`
 OLDER, NEWER = 0, 1  # columns of `links`
@@ -81,9 +81,9 @@ def _write(grid, store, steps, row, made, time, i, value):
     """Put a step's state, time, embedding, key and return into entry i; it is learnt as `row`, was made as `made`."""
     copy_row(steps.states, made, store.states, i)
     store.times[i] = time
-    copy_row(steps.embeddings, made, store.embeddings, i)
+    copy_key(grid.tree, steps.embeddings, made, store.embeddings, i)
     store.best_return[i] = value
-    copy_row(steps.keys, row, grid.keys, i)
+    copy_key(grid.tree, steps.keys, row, grid.keys, i)
 
 
 @inlined

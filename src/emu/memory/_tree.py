@@ -146,6 +146,12 @@ def copy_row(source, i, target, j):
         target[j, d] = source[i, d]
 
 
+@inlined
+def copy_key(tree, source, i, target, j):
+    for d in range(len(tree.axes)):
+        target[j, d] = source[i, d]
+
+
 @compiled
 def _copy_node(tree, source, target):
     copy_row(tree.node, source, tree.node, target)
@@ -358,17 +364,11 @@ def tree_insert(tree, keys, n, i):
     return crowded
 
 
-@compiled
-def tree_plant(tree, following, i):
-    """A tree of one leaf from the chain starting at entry i, one entry too many; to be built anew."""
-    n, count = take_pair(tree), 0
-    while i != END:
-        tree.leaf[n, count] = i
-        count += 1
-        i = np.int64(following[i])
+@inlined
+def tree_plant(tree, n, count):
+    """Make node n, whose `leaf` lists one entry too many, a tree to be built anew."""
     tree.node[n, KIND] = IS_LEAF
     tree.node[n, COUNT] = count
-    return n
 
 
 @compiled

@@ -91,7 +91,7 @@ class MemoryOptions:
     def entry_bytes(self) -> int:
         """Of one entry, state included, index without trees (collapsed keys add up to 22 bytes an entry)."""
         state = self.state_dim * np.dtype(self.dtype).itemsize
-        return state + 8 * self.key_dim + 4 + 4 + 1 + 8 + 8 + 4 + 16
+        return state + 12 * self.key_dim + 4 + 4 + 1 + 8 + 8 + 4 + 4 + 8
 
     @property
     def bounded_capacity(self) -> int:

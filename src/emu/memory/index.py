@@ -13,11 +13,13 @@ import numpy as np
 
 from emu.errors import ConfigError, EmuError
 from emu.memory import _grid
+from emu.memory._cellsize import choose_cell
 from emu.memory._grid import ABSENT, Grid
 from emu.memory._tree import empty_tree
 
 REGRID_AT = (64, 1024, 16384)  # sizes at which the cell size is chosen anew; later only on `rebuild`
 METRICS = ("l2", "linf")
+MOST = 100_000_000  # entries: runs are told from each other, and from the nodes of trees, in 32 bits
 
 
 class RadiusIndex:
@@ -28,22 +30,29 @@ class RadiusIndex:
             raise ConfigError(f"the index takes keys of 1 to 8 dimensions, got {dim}: reduce the embedding's dimension")
         if metric not in METRICS:
             raise ConfigError(f"unknown metric '{metric}': use one of {', '.join(METRICS)}")
-        if not 1 <= capacity < 2**31 - 2:
-            raise ConfigError(f"capacity must lie in 1 … 2,147,483,645, got {capacity}")
+        if not 1 <= capacity <= MOST:
+            raise ConfigError(f"capacity must lie in 1 … {MOST:,}, got {capacity}")
         self.dim, self.capacity, self.metric = dim, capacity, metric
         self.size = 0  # entries present
         self._end = 0  # one past the highest entry ever present
+        self._rows = 0  # of runs
         self._regrid_at = REGRID_AT[0]
-        buckets = 1 << max(6, math.ceil(math.log2(capacity)) + 1)
+        buckets = 2 * capacity
+        run = np.empty((capacity + 1, dim), np.float32)
+        run[capacity] = np.inf
+        empty = _grid.RUN - 16 * capacity
         self._grid = Grid(
             keys=np.empty((capacity, dim), np.float32),
             following=np.full(capacity, ABSENT, np.int32),
-            head=np.full(buckets, _grid.END, np.int32),
+            head=np.full(buckets, empty, np.int32),
+            run=run,
+            number=np.zeros(capacity + 1, np.int32),
+            empty=empty,
             tree=empty_tree(capacity, dim),
             scale=1.0,
             reach=1.0,
             limit=1.0,
-            mask=np.uint64(buckets - 1),
+            buckets=np.uint64(buckets),
             linf=metric == "linf",
             ahead=np.empty(_grid.BLOCK << dim, np.int64),
             places=np.empty(_grid.BLOCK + 1, np.int64),
@@ -77,7 +86,8 @@ class RadiusIndex:
         """Bytes in use: per-entry arrays up to the highest entry, the bucket table and the trees' nodes."""
         tree = self._grid.tree
         node = sum(a.nbytes // len(a) for a in (tree.node, tree.cut, tree.box, tree.leaf))
-        return self._end * (4 * self.dim + 4) + self._grid.head.nbytes + int(tree.counters[1]) * node
+        entries = (self._end + self._rows) * (4 * self.dim + 4)
+        return entries + self._grid.head.nbytes + int(tree.counters[1]) * node
 
     def __len__(self) -> int:
         return self.size
@@ -150,8 +160,8 @@ class RadiusIndex:
         keys = grid.keys[: self._end]
         if self.size < self._end:
             keys = keys[grid.following[: self._end] != ABSENT]
-        self._grid = grid._replace(scale=1 / _grid.choose_cell(keys, target, grid.reach))
-        _grid.build(self._grid, self._end, np.zeros(len(grid.head), np.uint8))
+        self._grid = grid._replace(scale=1 / choose_cell(keys, target, grid.reach))
+        self._rows = _grid.build(self._grid, self._end)
         self._regrid_at = next((n for n in REGRID_AT if n > self.size), self.capacity + 1)
 
     def added(self, count: int, end: int) -> None:
