@@ -1,13 +1,14 @@
 """The command line from outside: every command, every kind of bad input, Ctrl-C and SIGTERM."""
 
 import json
+import runpy
 import signal
 import time
 
 import pytest
 from PIL import Image
 
-from emu import envs
+from emu import __version__, envs
 from emu.cli import main
 from emu.errors import EnvError
 
@@ -101,6 +102,13 @@ def test_help(capsys):
         assert f"emu {word}" in text
     assert main(["--version"]) == 0
     assert main([]) == 2
+
+
+def test_the_package_is_a_command_too(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["emu", "--version"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("emu", run_name="__main__")
+    assert end.value.code == 0 and capsys.readouterr().out.strip() == __version__
 
 
 def test_every_option_of_train_has_a_help_text():
