@@ -130,19 +130,20 @@ def _rows(code):
 
 @inlined
 def _corner(grid, y):
-    """Of the cells the ball around y touches: the weighted sum of the lowest one, and which dimensions have two.
+    """Of the cells the ball around y touches: the weighted sum of the lowest, which dimensions have two, and y's own.
 
-    The latter as bits; END: more than two in one dimension, possible only where float64 itself is coarser than a cell.
+    The latter two as bits; END: more than two in one dimension, possible only where float64 is coarser than a cell.
     Written without branches: which dimensions are crossed is chance, and a wrong guess costs more than the sums.
     """
-    total, crossed, widest = np.int64(0), np.int64(0), np.int64(0)
+    total, crossed, own, widest = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for d in range(len(grid.tree.axes)):
         low = cell_of(np.float64(y[d]) - grid.reach, grid.scale)
         more = cell_of(np.float64(y[d]) + grid.reach, grid.scale) - low
         crossed |= more << d
+        own |= (cell_of(np.float64(y[d]), grid.scale) - low) << d
         widest |= more
         total += low * WEIGHTS[d]
-    return total, crossed if widest >> 1 == 0 else np.int64(END)
+    return total, crossed if widest >> 1 == 0 else np.int64(END), own
 
 
 @compiled
@@ -174,17 +175,17 @@ def look_ahead(grid, keys, start):
     place, count = np.int64(0), min(BLOCK, keys.shape[0] - start)
     for j in range(count):
         grid.places[j] = place
-        total, crossed = _corner(grid, keys[start + j])
+        total, crossed, own = _corner(grid, keys[start + j])
         if crossed == END:
             grid.ahead[place] = END  # the query will find the cells on its own
             place += 1
             continue
-        corner = np.int64(0)
-        while True:  # all sets of crossed dimensions
-            grid.ahead[place] = _bucket(grid, total + STEPS[corner])
+        away = np.int64(0)
+        while True:  # from the cell of the key itself, all sets of crossed dimensions
+            grid.ahead[place] = _bucket(grid, total + STEPS[own ^ away])
             place += 1
-            corner = (corner - crossed) & crossed
-            if corner == 0:
+            away = (away - crossed) & crossed
+            if away == 0:
                 break
     grid.places[count] = place
     kept = np.int64(0)
@@ -215,11 +216,9 @@ def nearest(grid, y, j):
 
 @inlined
 def home(grid, keys, row, j):
-    """The bucket of a key: known already if query j of the block, at this key, touched one cell only."""
-    k = grid.places[j]
-    if grid.places[j + 1] == k + 1 and grid.ahead[k] != END:
-        return grid.ahead[k]
-    return bucket_of(grid, keys, row)
+    """The bucket of a key: the first that was listed for it as query j of the block."""
+    bucket = grid.ahead[grid.places[j]]
+    return bucket if bucket != END else bucket_of(grid, keys, row)
 
 
 @inlined
