@@ -51,6 +51,13 @@ def test_a_learning_curve_shows_mean_and_spread_over_seeds(tmp_path):
         assert (band.ymin, band.ymax) == pytest.approx((0, 0.5 + deviation))
         curves.draw_band(axes[0, 0], runs, "test_win_rate", "ci", "qmix", {"color": "k"})
         assert axes[0, 0].collections[1].get_paths()[0].get_extents().ymax == pytest.approx(0.75)
+    with figure(tmp_path / "z.png", runs) as (_, axes):
+        runs[0] = load_run(write_run(tmp_path / "longer", seed=0, points=(*points[0], (200, 1.0))))
+        curves.draw_band(axes[0, 0], runs, "test_win_rate", "seeds", "qmix", {"color": "k"})
+        mean, *seeds = axes[0, 0].get_lines()
+        np.testing.assert_allclose(mean.get_xydata(), [[0, 0], [100, 0.5]])  # as far as both got
+        assert [len(line.get_xdata()) for line in seeds] == [3, 2] and not axes[0, 0].collections
+        assert axes[0, 0].get_legend_handles_labels()[1] == ["qmix"]
     with pytest.raises(EmuError, match="Did you mean 'std'"), figure(tmp_path / "y.png", runs) as (_, axes):
         curves.draw_band(axes[0, 0], runs, "test_win_rate", "sdt", "qmix", {"color": "k"})
     assert not (tmp_path / "y.png").exists()

@@ -28,20 +28,28 @@ SYMBOLS = {"memory.radius": "δ", "memory.embedder.reconstruction_weight": "λ",
 
 
 def draw_band(axes: Any, runs: Sequence[Run], metric: str, band: str, name: str, look: dict[str, Any]) -> None:
-    """The mean over seeds, shaded: one standard deviation, or the interval of the mean."""
+    """The mean over seeds as far as all of them got, in a shade or over a thin line for each seed to its own end."""
     steps, values = aligned(runs, metric)
+    axes.plot(steps, values.mean(axis=0), label=name, **{"linewidth": 1.8, **look})
+    if band == "seeds":
+        for run in runs:
+            axes.plot(*run.series(metric), **{**look, "linewidth": 0.8, "alpha": 0.45})
+        return
+    low, high = _shade(values, band)
+    if metric == WIN_RATE:
+        low, high = low.clip(0, 1), high.clip(0, 1)
+    axes.fill_between(steps, low, high, color=look["color"], alpha=0.16, linewidth=0)
+
+
+def _shade(values: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray]:
+    """One standard deviation around the mean of (seeds, P) values, or the mean's interval."""
     mean = values.mean(axis=0)
     if band == "ci":
         resampled = stats.resample([values], np.random.default_rng(0), 1_000)[0]  # (resamples, seeds, P)
-        low, high = stats.quantiles(resampled.mean(axis=1))
-    elif band == "std":
-        low, high = mean - stats.spread(values), mean + stats.spread(values)
-    else:
-        raise EmuError(f"No band is called '{band}'. {did_you_mean(band, ['std', 'ci'])}")
-    if metric == WIN_RATE:
-        low, high = low.clip(0, 1), high.clip(0, 1)
-    axes.plot(steps, mean, label=name, **{"linewidth": 1.8, **look})
-    axes.fill_between(steps, low, high, color=look["color"], alpha=0.16, linewidth=0)
+        return stats.quantiles(resampled.mean(axis=1))
+    if band == "std":
+        return mean - stats.spread(values), mean + stats.spread(values)
+    raise EmuError(f"No band is called '{band}'. {did_you_mean(band, ['std', 'ci', 'seeds'])}")
 
 
 def named(label: str, runs: Sequence[Run]) -> str:

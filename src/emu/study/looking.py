@@ -19,7 +19,7 @@ def plot(
     metric: str = "test_win_rate",
     measure: Literal["last", "overall", "best", "absolute"] = "overall",
     parameter: str = "",
-    band: Literal["std", "ci"] = "std",
+    band: Literal["std", "ci", "seeds"] = "std",
     mix_versions: bool = False,
     title: str = "",
 ) -> int:
@@ -32,7 +32,7 @@ def plot(
         metric: Of curves, ablation and parameter: any value of metrics.jsonl.
         measure: Of profile and improvement: the win rate that stands for a run.
         parameter: Of parameter: a setting such as memory.radius; default: the one number the runs differ in.
-        band: What is shaded around a mean: one standard deviation over seeds, or its 95 % interval.
+        band: Around a mean: one standard deviation over seeds, its 95 % interval, or a thin line for every seed.
         mix_versions: Allow runs of different versions of an environment on one panel.
         title: Title of the picture.
     """

@@ -23,7 +23,7 @@ class Options(NamedTuple):
     metric: str = WIN_RATE  # of curves, ablation, parameter
     measure: Measure = "overall"  # of profile, improvement
     parameter: str = ""  # of parameter; "": the one number that the runs differ in
-    band: str = "std"  # of curves: one standard deviation, or the mean's interval (ci)
+    band: str = "std"  # of curves: one standard deviation, the mean's interval (ci), or a thin line a seed (seeds)
     mix_versions: bool = False
     title: str = ""
 
