@@ -25,9 +25,17 @@ def code_of(page, number):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", page.read_text()):
-        path = (page.parent / target).resolve()
+    for target, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+        path = (page.parent / target).resolve() if target else page
         assert path.exists(), target
+        assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
+
+
+def anchors(page):
+    """What the headings of a page are called in links: lower case, spaces as hyphens, other signs left out."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    headings = re.findall(r"^#+ (.+)$", prose, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_environment_setting_is_on_its_page():
