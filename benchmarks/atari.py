@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emu.runtime import configure_cpu_devices
+from emu.devices import configure_cpu_devices
 
 configure_cpu_devices(1)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from emu.runtime import configure_cpu_devices
+from emu.devices import configure_cpu_devices
 
 configure_cpu_devices()
 

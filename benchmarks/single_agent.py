@@ -17,9 +17,9 @@ import numpy as np
 
 from emu import envs
 from emu.console import Progress, human_bytes
+from emu.devices import configure_cpu_devices
 from emu.envs.base import HostEnv, random_action
 from emu.presets import preset
-from emu.runtime import configure_cpu_devices
 from emu.train import Trainer
 
 SCHEDULES = {"episode": {}, "step": {"learner.updates_per_episode": 0, "learner.updates_per_step": 1.0}}

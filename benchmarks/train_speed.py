@@ -30,10 +30,10 @@ from rich.table import Table
 
 from emu import envs
 from emu.console import Progress
+from emu.devices import Devices, configure_cpu_devices
 from emu.envs.base import EnvSpec
 from emu.presets import ALGORITHMS, preset
 from emu.rollout import Rollout
-from emu.runtime import Devices, configure_cpu_devices
 from emu.train import Trainer
 from emu.types import Outcome
 

@@ -14,7 +14,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax  # noqa: E402
 
-from emu.runtime import configure_cpu_devices  # noqa: E402
+from emu.devices import configure_cpu_devices  # noqa: E402
 
 configure_cpu_devices(2)
 jax.devices()  # from here on no test can change their number

@@ -9,10 +9,10 @@ import pytest
 
 from emu import envs
 from emu.cli import main
+from emu.devices import Devices
 from emu.learners.value import ValueLearner
 from emu.metrics import read_rows
 from emu.replay import Replay, stack
-from emu.runtime import Devices
 from toys import make_episode, tiny_config
 
 ROOT = Path(__file__).parent.parent

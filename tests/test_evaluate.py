@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from emu import evaluate
+from emu.devices import Devices
 from emu.errors import EnvError
 from emu.evaluate import Evaluator
-from emu.runtime import Devices
 from toys import CountingEnv, CountingLearner, length_of
 
 

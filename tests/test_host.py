@@ -9,11 +9,11 @@ import pytest
 
 from emu import envs
 from emu.config import RolloutConfig
+from emu.devices import Devices
 from emu.envs.host.pool import seed_of
 from emu.errors import EnvError
 from emu.host import Host, HostEvaluator, HostRollout
 from emu.rollout import Rollout
-from emu.runtime import Devices
 from host_envs import LIMIT, NAMES
 from processes_alive import all_gone
 from toys import CountingEnv, CountingLearner, CountState, collected, same_episode

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from emu.devices import Devices
 from emu.errors import EnvError
 from emu.rollout import Rollout
-from emu.runtime import Devices
 from emu.types import Outcome
 from toys import ACTIONS, CountingEnv, CountingLearner, collected, length_of, same_episode
 

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from emu.runtime import cpu_count
+from emu.devices import cpu_count
 
 PRINT = """
 import jax
-from emu.runtime import configure_cpu_devices
+from emu.devices import configure_cpu_devices
 configure_cpu_devices({devices})
 print(jax.config.jax_compilation_cache_dir, len(jax.devices()), sep="|")
 """

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from emu.devices import Devices
 from emu.envs import EnvSpec, View
 from emu.envs.base import VectorEnv
 from emu.envs.checker import check_env
 from emu.errors import CheckpointError
-from emu.runtime import Devices
 from emu.types import Outcome
 from emu.vector import Player, VectorEvaluator, VectorRollout
 from toys import same_episode

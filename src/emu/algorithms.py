@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.config import Config
+from emu.devices import Devices
 from emu.envs.base import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.base import Term
@@ -16,7 +17,6 @@ from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, Episodic
 from emu.learners.td3 import TD3Learner
 from emu.learners.value import ValueLearner
 from emu.replay import Replay
-from emu.runtime import Devices
 from emu.transitions import Transitions
 
 if TYPE_CHECKING:

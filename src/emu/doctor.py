@@ -73,8 +73,8 @@ def _print(findings: list[Finding]) -> None:
 
 def installation() -> list[Finding]:
     """Versions, devices, extras. A missing extra is no fault."""
+    from emu.devices import Devices, configure_cpu_devices, cpu_count
     from emu.provenance import PACKAGES, git_commit
-    from emu.runtime import Devices, configure_cpu_devices, cpu_count
 
     configure_cpu_devices()
     devices = Devices.of().devices

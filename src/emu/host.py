@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from emu.config import RolloutConfig
+from emu.devices import Devices, cpu_count
 from emu.envs.base import HostEnv
 from emu.envs.host.board import STEP, Board
 from emu.envs.host.pool import Pool, groups_of, seed_of
@@ -27,7 +28,6 @@ from emu.errors import EnvError
 from emu.evaluate import TestResult
 from emu.learners.base import Learner
 from emu.rollout import Slot, SlotStream, empty_slots, make_act, require_limit, unsound
-from emu.runtime import Devices, cpu_count
 from emu.types import Array, Episode, PyTree
 
 IDLE = -2  # in an order: nothing to do at this place

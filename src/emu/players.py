@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from emu.config import Config
+from emu.devices import Devices
 from emu.envs.base import Env, HostEnv, VectorEnv
 from emu.errors import ConfigError
 from emu.evaluate import Evaluator
 from emu.host import Host, HostEvaluator, HostRollout
 from emu.learners.base import Learner
 from emu.rollout import Rollout
-from emu.runtime import Devices
 from emu.vector import Player, VectorEvaluator, VectorRollout
 
 

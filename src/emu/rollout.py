@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
+from emu.devices import DATA, Devices
 from emu.envs.base import Env, EnvSpec, HostEnv
 from emu.errors import EnvError
 from emu.learners.base import Learner
-from emu.runtime import DATA, Devices
 from emu.types import DONE, SEEN, Array, Episode, Outcome, PyTree
 
 

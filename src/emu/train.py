@@ -22,6 +22,7 @@ from emu.algorithms import build_keeper, build_learner, build_photographer, buil
 from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, replace
 from emu.console import Progress
+from emu.devices import Devices, configure_cpu_devices
 from emu.envs.checker import check_shapes
 from emu.errors import EmuError
 from emu.evaluate import Evaluator
@@ -37,7 +38,6 @@ from emu.run_folder import (
     run_folder,
     write_config,
 )
-from emu.runtime import Devices, configure_cpu_devices
 from emu.types import Batch, Episode, clipped
 
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from emu.devices import Devices, cpu_count
 from emu.envs.base import Copies, VectorEnv
 from emu.envs.host.pool import seed_of
 from emu.errors import CheckpointError
 from emu.evaluate import TestResult
 from emu.learners.base import Learner
 from emu.rollout import SlotStream, empty_slots, make_act, require_limit
-from emu.runtime import Devices, cpu_count
 from emu.types import Array, Episode, PyTree
 
 

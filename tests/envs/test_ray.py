@@ -10,12 +10,12 @@ import pytest
 
 from emu import envs
 from emu.config import Config, RolloutConfig, replace
+from emu.devices import Devices
 from emu.envs.host import ray as host_ray
 from emu.envs.host.board import STEP
 from emu.envs.host.pool import Pool
 from emu.errors import ConfigError, EmuError, EnvError
 from emu.host import Host, HostRollout
-from emu.runtime import Devices
 from processes_alive import alive, all_gone
 from toys import CountingLearner, same_episode
 

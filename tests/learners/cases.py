@@ -11,12 +11,12 @@ import numpy as np
 
 from emu.algorithms import build_terms
 from emu.config import Config, replace
+from emu.devices import Devices
 from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.memory_terms import EpisodicControl
 from emu.learners.value import ValueLearner
 from emu.memory import Recall
-from emu.runtime import Devices
 from emu.types import Batch
 
 N, A, S, T, B = 2, 3, 5, 4, 4

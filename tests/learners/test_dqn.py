@@ -11,13 +11,13 @@ import pytest
 
 from emu.algorithms import build_learner, build_terms
 from emu.config import Config, replace
+from emu.devices import Devices
 from emu.envs import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.dqn import DQNLearner
 from emu.memory import Recall
 from emu.nets.qnets import PictureQ
 from emu.replay import stack
-from emu.runtime import Devices
 from emu.transitions import Transitions
 from emu.types import Batch
 from toys import make_episode

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from emu import envs
+from emu.devices import DATA, Devices
 from emu.errors import ConfigError
 from emu.learners.mappo import (
     MappoLearner,
@@ -24,7 +25,6 @@ from emu.metrics import read_rows
 from emu.presets import preset
 from emu.replay import Replay
 from emu.rollout import Rollout
-from emu.runtime import DATA, Devices
 from emu.train import Trainer, train
 from toys import silent, tiny_config
 

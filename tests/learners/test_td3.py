@@ -11,13 +11,13 @@ import pytest
 
 from emu.algorithms import build_learner, build_terms
 from emu.config import Config, replace
+from emu.devices import Devices
 from emu.envs import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.base import Context
 from emu.learners.memory_terms import EpisodicIncentive
 from emu.learners.td3 import Networks, TD3Learner
 from emu.memory import Recall
-from emu.runtime import Devices
 from emu.types import Batch
 
 from . import td3_oracle

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import optax
 
 from emu.config import Config, DiversityConfig
+from emu.devices import DATA, sum_over_devices
 from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm
 from emu.nets.predictors import ObservationPredictor
-from emu.runtime import DATA, sum_over_devices
 from emu.types import Array, PyTree
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from emu.devices import sum_over_devices
 from emu.learners.base import Context, Term
 from emu.memory.incentive import elliptical_bonus, episodic_control_loss, episodic_incentive
-from emu.runtime import sum_over_devices
 from emu.types import Array, PyTree
 
 

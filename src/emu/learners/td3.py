@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import optax
 
 from emu.config import Config
+from emu.devices import DATA, Devices, sum_over_devices
 from emu.envs.base import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.base import Context, Term
 from emu.learners.td import td_target
 from emu.nets.critics import Actor, TwinCritic
-from emu.runtime import DATA, Devices, sum_over_devices
 from emu.types import Array, Batch, PyTree
 
 

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import optax
 
 from emu.config import Config
+from emu.devices import DATA, Devices, sum_over_devices
 from emu.envs.base import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
 from emu.nets.agents import RecurrentAgent
 from emu.nets.mixers import MixerOutput, make_mixer
-from emu.runtime import DATA, Devices, sum_over_devices
 from emu.types import Array, Batch, PyTree
 
 
