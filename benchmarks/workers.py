@@ -22,11 +22,11 @@ import numpy as np
 
 from emu import envs
 from emu.config import RolloutConfig
+from emu.config.presets import preset
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs import HostEnv
 from emu.envs.football.env import FootballEnv
 from emu.host import Group, Host, HostRollout
-from emu.presets import preset
 
 
 def alone(env: HostEnv, seconds: float) -> float:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu import config as c
+from emu.config import schema as c
+from emu.config.presets import ALGORITHMS, preset
 from emu.errors import ConfigError
-from emu.presets import ALGORITHMS, preset
 
 numbers = st.integers(1, 10_000)
 shares = st.floats(0, 1, allow_nan=False)

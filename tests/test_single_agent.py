@@ -7,9 +7,9 @@ import pytest
 
 from emu import envs
 from emu.config import Config
+from emu.config.presets import preset
 from emu.envs.checker import check_env
 from emu.metrics import read_rows
-from emu.presets import preset
 from emu.train import Trainer, resume, train
 from emu.transitions import Transitions
 from toys import TINY, Point, silent

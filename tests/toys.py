@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.config import Config
+from emu.config.presets import preset
 from emu.console import Progress
 from emu.envs import EnvSpec
-from emu.presets import preset
 from emu.types import Episode, Outcome
 
 LIMIT = 7

@@ -18,9 +18,9 @@ from rich.table import Table
 
 import emu
 from emu.config import Config
+from emu.config.build import JsonObject
 from emu.doctor import doctor
 from emu.errors import EmuError, EnvError
-from emu.structure import JsonObject
 from emu.study.cli import study, sweep
 from emu.study.looking import absolute, export, plot, table
 from emu.study.report.cli import report
@@ -41,7 +41,7 @@ class TrainArgs:
 
 def train_command(words: list[str]) -> int:
     """`emu train`: the preset of --algo and --env is the default that the other options change."""
-    from emu.presets import preset
+    from emu.config.presets import preset
 
     default = preset(_peek(words, "--algo", Config.algo), _peek(words, "--env", Config.env))
     parsed = tyro.cli(TrainArgs, prog="emu train", args=words, default=TrainArgs(default))
@@ -171,7 +171,7 @@ def list_algos(as_json: AsJson = False) -> int:
     Args:
         as_json: Print JSON.
     """
-    from emu.presets import ALGORITHMS
+    from emu.config.presets import ALGORITHMS
 
     if as_json:
         print(json.dumps({name: algorithm._asdict() for name, algorithm in ALGORITHMS.items()}, indent=2))

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from emu.config import Config
+from emu.config.presets import preset
 from emu.errors import EmuError
 from emu.metrics import read_rows
-from emu.presets import preset
 from emu.record import best_of, player, save_gif
 from emu.study.plot import plot_curves
 from emu.team import load_team

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from emu import envs
+from emu.config.presets import preset
 from emu.devices import Devices
 from emu.envs.checker import check_env
 from emu.errors import EnvError
 from emu.features.weights import WeightsError
 from emu.metrics import read_rows
-from emu.presets import preset
 from emu.train import Trainer, resume, train
 from emu.vector import Player, VectorEvaluator, VectorRollout
 from toys import silent

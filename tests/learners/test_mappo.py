@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from emu import envs
+from emu.config.presets import preset
 from emu.devices import DATA, Devices
 from emu.errors import ConfigError
 from emu.learners.mappo import (
@@ -22,7 +23,6 @@ from emu.learners.mappo import (
     standardised,
 )
 from emu.metrics import read_rows
-from emu.presets import preset
 from emu.replay import Replay
 from emu.rollout import Rollout
 from emu.train import Trainer, train

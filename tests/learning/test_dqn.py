@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from emu.config.presets import preset
 from emu.envs import EnvSpec
-from emu.presets import preset
 from emu.train import train
 from emu.types import Outcome
 from toys import silent

@@ -2,8 +2,8 @@
 
 import pytest
 
+from emu.config.presets import preset
 from emu.metrics import read_rows
-from emu.presets import preset
 from emu.train import train
 from toys import silent
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.presets import preset
+from emu.config.presets import preset
 from emu.train import train
 from toys import silent
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from emu.config import to_dict
-from emu.presets import preset
+from emu.config.presets import preset
 
 LABELS: Mapping[str, tuple[str, dict[str, Any]]] = {"emu_qplex": ("emu_qplex", {}), "qplex": ("qplex", {})}
 STEPS = 100_000

@@ -7,8 +7,8 @@ import pytest
 from emu import envs
 from emu.cli import main
 from emu.config import replace
+from emu.config.presets import preset
 from emu.errors import EmuError
-from emu.presets import preset
 from emu.study import speed
 from emu.study.experiments import EXPERIMENTS, SCALES, plan
 from emu.study.plan import Planned, check_plan

@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple
 from emu import envs
 from emu.checkpoint import replace_json
 from emu.config import Config, to_dict
+from emu.config.presets import preset
 from emu.errors import ConfigError, EmuError
 from emu.metrics import read_rows
-from emu.presets import preset
 from emu.run_folder import read_config
 
 # One device per run: what a run computes then does not depend on how many run side by side.

@@ -7,12 +7,12 @@ import pytest
 
 from emu import envs
 from emu.cli import main
+from emu.config.presets import preset
 from emu.envs.football.env import FootballEnv
 from emu.envs.football.features import Pitch, observations_of, pitch_of, state_of
 from emu.envs.football.scenarios import Scenario
 from emu.envs.host.pool import Pool
 from emu.errors import EnvError
-from emu.presets import preset
 
 from .common import SIZES, THREE
 

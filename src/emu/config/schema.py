@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from emu.config.build import JsonObject, build
 from emu.errors import ConfigError, did_you_mean
-from emu.structure import JsonObject, build
 
 LossCase = Literal["reconstruction_no_time", "reconstruction_time", "return_only", "both"]
 
