@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from emu import envs
-from emu.envs.jaxmarl import JaxMarlEnv
+from emu.envs.adapters.jaxmarl import JaxMarlEnv
 from emu.rollout import choose
 
 

@@ -19,7 +19,7 @@ from emu import envs
 from emu.config.presets import preset
 from emu.console import Progress, human_bytes
 from emu.devices import configure_cpu_devices
-from emu.envs.base import HostEnv, random_action
+from emu.envs.spec import HostEnv, random_action
 from emu.train import Trainer
 
 SCHEDULES = {"episode": {}, "step": {"learner.updates_per_episode": 0, "learner.updates_per_step": 1.0}}

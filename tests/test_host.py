@@ -10,7 +10,7 @@ import pytest
 from emu import envs
 from emu.config import RolloutConfig
 from emu.devices import Devices
-from emu.envs.host.pool import seed_of
+from emu.envs.workers.pool import seed_of
 from emu.errors import EnvError
 from emu.host import Host, HostEvaluator, HostRollout
 from emu.rollout import Rollout

@@ -8,7 +8,7 @@ import pytest
 from emu import envs
 from emu.config import Config
 from emu.config.presets import preset
-from emu.envs.checker import check_env
+from emu.envs.check import check_env
 from emu.metrics import read_rows
 from emu.train import Trainer, resume, train
 from emu.transitions import Transitions

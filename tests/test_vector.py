@@ -9,8 +9,8 @@ import pytest
 
 from emu.devices import Devices
 from emu.envs import EnvSpec, View
-from emu.envs.base import VectorEnv
-from emu.envs.checker import check_env
+from emu.envs.check import check_env
+from emu.envs.spec import VectorEnv
 from emu.errors import CheckpointError
 from emu.types import Outcome
 from emu.vector import Player, VectorEvaluator, VectorRollout

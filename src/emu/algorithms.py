@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.config import Config
 from emu.devices import Devices
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.base import Term
 from emu.learners.curiosity import Curiosity
@@ -22,7 +22,7 @@ from emu.transitions import Transitions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emu.envs.base import Env
+    from emu.envs.spec import Env
     from emu.keeper import MemoryKeeper
     from emu.learners.base import Learner
     from emu.snapshots import Photographer

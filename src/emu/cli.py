@@ -193,7 +193,7 @@ def check(env: Annotated[str, tyro.conf.Positional], env_args: JsonObject | None
         episodes: How many episodes.
     """
     from emu import envs
-    from emu.envs.checker import check_env
+    from emu.envs.check import check_env
 
     _at_least_one("--episodes", episodes)
     check_env(envs.make(env, **(env_args or {})), episodes)
@@ -222,7 +222,7 @@ def play(
         as_json: Print JSON.
     """
     from emu import envs
-    from emu.envs.host import players
+    from emu.envs import scripted as players
     from emu.record import save_gif
 
     game = envs.make(env, **(env_args or {}))

@@ -19,11 +19,11 @@ import numpy as np
 
 from emu.config import RolloutConfig
 from emu.devices import Devices, cpu_count
-from emu.envs.base import HostEnv
-from emu.envs.host.board import STEP, Board
-from emu.envs.host.pool import Pool, groups_of, seed_of
-from emu.envs.host.process import Processes
-from emu.envs.host.ray import Actors
+from emu.envs.spec import HostEnv
+from emu.envs.workers.pool import Pool, groups_of, seed_of
+from emu.envs.workers.process import Processes
+from emu.envs.workers.ray import Actors
+from emu.envs.workers.shared_arrays import STEP, Board
 from emu.errors import EnvError
 from emu.evaluate import TestResult
 from emu.learners.base import Learner

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from emu.config import Config
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
 from emu.memory.embedding import Embedder, EmbedderOptions

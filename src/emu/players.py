@@ -7,7 +7,7 @@ from typing import Any
 
 from emu.config import Config
 from emu.devices import Devices
-from emu.envs.base import Env, HostEnv, VectorEnv
+from emu.envs.spec import Env, HostEnv, VectorEnv
 from emu.errors import ConfigError
 from emu.evaluate import Evaluator
 from emu.host import Host, HostEvaluator, HostRollout

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import emu
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "numba")
 

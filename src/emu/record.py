@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from emu.envs.base import Drawable, Env, HostEnv
-from emu.envs.host.players import snapshots_of
+from emu.envs.scripted import snapshots_of
+from emu.envs.spec import Drawable, Env, HostEnv
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.types import Outcome, PyTree

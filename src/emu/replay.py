@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import jax
 import numpy as np
 
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.types import DONE, SEEN, Batch, Episode
 

@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from emu.devices import DATA, Devices
-from emu.envs.base import Env, EnvSpec, HostEnv
+from emu.envs.spec import Env, EnvSpec, HostEnv
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.types import DONE, SEEN, Array, Episode, Outcome, PyTree

@@ -20,7 +20,7 @@ import numpy as np
 
 from emu.checkpoint import STEP_DIGITS, RunLock, replace_arrays
 from emu.config import Config, replace
-from emu.envs.base import Env
+from emu.envs.spec import Env
 from emu.errors import CheckpointError, EmuError
 from emu.learners.base import Learner
 from emu.types import Array, PyTree

@@ -12,7 +12,7 @@ from emu.algorithms import build_learner
 from emu.checkpoint import load_best
 from emu.config import Config
 from emu.devices import Devices, configure_cpu_devices
-from emu.envs.base import Env
+from emu.envs.spec import Env
 from emu.learners.base import Learner
 from emu.run_folder import read_config
 from emu.types import PyTree

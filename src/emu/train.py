@@ -23,7 +23,7 @@ from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, replace
 from emu.console import Progress
 from emu.devices import Devices, configure_cpu_devices
-from emu.envs.checker import check_shapes
+from emu.envs.check import check_shapes
 from emu.errors import EmuError
 from emu.evaluate import Evaluator
 from emu.metrics import Means, MetricsWriter

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.replay import generator
 from emu.types import SEEN, Batch, Episode

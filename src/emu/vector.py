@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from emu.devices import Devices, cpu_count
-from emu.envs.base import Copies, VectorEnv
-from emu.envs.host.pool import seed_of
+from emu.envs.spec import Copies, VectorEnv
+from emu.envs.workers.pool import seed_of
 from emu.errors import CheckpointError
 from emu.evaluate import TestResult
 from emu.learners.base import Learner

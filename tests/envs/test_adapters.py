@@ -10,7 +10,7 @@ import pytest
 
 from emu import envs
 from emu.cli import main
-from emu.envs.checker import check_env
+from emu.envs.check import check_env
 from emu.errors import EnvError
 from host_envs import HostCounting, Trouble
 

@@ -10,9 +10,9 @@ import pytest
 from emu import envs
 from emu.config.presets import preset
 from emu.devices import Devices
-from emu.envs.checker import check_env
+from emu.envs.atari.features.weights import WeightsError
+from emu.envs.check import check_env
 from emu.errors import EnvError
-from emu.features.weights import WeightsError
 from emu.metrics import read_rows
 from emu.train import Trainer, resume, train
 from emu.vector import Player, VectorEvaluator, VectorRollout
@@ -79,7 +79,7 @@ def plays_from(env, seed, episode):
 
 def test_every_episode_is_what_a_single_game_plays_from_its_first_picture_on(env, episodes):
     """No picture, reward or flag comes from another episode: a plain copy that is told the same actions agrees."""
-    from emu.envs.host.pool import seed_of
+    from emu.envs.workers.pool import seed_of
 
     key = np.asarray(jax.random.PRNGKey(0), np.uint32)
     seeds = [seed_of(*key, copy, number) for number in range(1, 4) for copy in range(3)]

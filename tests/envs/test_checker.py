@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from emu.envs.checker import check_env, check_shapes
+from emu.envs.check import check_env, check_shapes
 from emu.errors import EnvError
 from emu.types import Outcome
 from toys import CountingEnv

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.envs.checker import check_env
+from emu.envs.check import check_env
 from emu.envs.gridworld import GridState, GridWorld
 from emu.errors import EnvError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.envs.checker import check_env, check_shapes
+from emu.envs.check import check_env, check_shapes
 from emu.errors import EnvError
 from emu.metrics import read_rows
 from emu.train import train

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from emu.envs.base import View
-from emu.envs.host import players
+from emu.envs import scripted as players
+from emu.envs.spec import View
 from emu.errors import EnvError
 from host_envs import LIMIT, HostCounting
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from emu import envs
 from emu.envs import EnvSpec
-from emu.envs.host.board import STEP, make_memory, open_board
-from emu.envs.host.pool import Pool, groups_of, seed_of
+from emu.envs.workers.pool import Pool, groups_of, seed_of
+from emu.envs.workers.shared_arrays import STEP, make_memory, open_board
 from emu.errors import EnvError
 from host_envs import HostCounting
 from processes_alive import alive, all_gone
@@ -180,7 +180,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with SIGINT ignored
 import numpy as np
 from emu import envs
-from emu.envs.host.pool import Pool
+from emu.envs.workers.pool import Pool
 
 pool = Pool(envs.make("host_envs:{name}", **{args}), 2, 2)
 for worker in range(2):

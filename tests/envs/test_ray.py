@@ -11,9 +11,9 @@ import pytest
 from emu import envs
 from emu.config import Config, RolloutConfig, replace
 from emu.devices import Devices
-from emu.envs.host import ray as host_ray
-from emu.envs.host.board import STEP
-from emu.envs.host.pool import Pool
+from emu.envs.workers import ray as host_ray
+from emu.envs.workers.pool import Pool
+from emu.envs.workers.shared_arrays import STEP
 from emu.errors import ConfigError, EmuError, EnvError
 from emu.host import Host, HostRollout
 from processes_alive import alive, all_gone

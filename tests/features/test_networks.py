@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from emu.envs.atari.features.extractor import BLOCK, MEAN, SPREAD, Extractor, field_means
+from emu.envs.atari.features.networks import NETWORKS, NORM, fold
+from emu.envs.atari.features.weights import WeightsError, find_weights, read_state_dict
 from emu.errors import ConfigError
-from emu.features.extractor import BLOCK, MEAN, SPREAD, Extractor, field_means
-from emu.features.networks import NETWORKS, NORM, fold
-from emu.features.weights import WeightsError, find_weights, read_state_dict
 
 from . import oracles
 from .torch_files import save

@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from emu.features.weights import WeightsError, find_weights, read_state_dict
+from emu.envs.atari.features.weights import WeightsError, find_weights, read_state_dict
 
 from .torch_files import (
     integer,

@@ -12,7 +12,7 @@ import numpy as np
 from emu.algorithms import build_terms
 from emu.config import Config, replace
 from emu.devices import Devices
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.memory_terms import EpisodicControl
 from emu.learners.value import ValueLearner

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.config import Config, replace
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.keeper import MemoryKeeper
 from emu.memory import EpisodicMemory

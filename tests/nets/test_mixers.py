@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.config import MixerConfig
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.nets.init import Linear
 from emu.nets.mixers import QMIX, QPLEX, VDN, Single, make_mixer

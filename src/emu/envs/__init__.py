@@ -1,7 +1,7 @@
 """Environments: the protocol, the registry, the checker, and those that come with the package."""
 
 from emu.envs import football, smac
-from emu.envs.base import (
+from emu.envs.spec import (
     Drawable,
     Env,
     EnvSpec,
@@ -57,12 +57,14 @@ register("matrix/climbing", _MATRIX, "the climbing game: three actions, a hidden
 smac.register_all()  # declarations only: nothing heavy is imported until a map is made
 football.register_all()
 
-_ATARI = "emu.envs.atari:AtariEnv"
+_ATARI = "emu.envs.atari.env:AtariEnv"
 register("atari/breakout", _ATARI, "the Atari game Breakout on pictures (needs ale-py)", game="breakout")
 register("atari/alien", _ATARI, "the Atari game Alien on pictures (needs ale-py)", game="alien")
 
-_HOST = "emu.envs.host"
-register_adapter("pymarl", f"{_HOST}.pymarl:PyMarlEnv", "any object with the methods of PyMARL's MultiAgentEnv")
-register_adapter("pettingzoo", f"{_HOST}.pettingzoo:PettingZooEnv", "a module or function of PettingZoo's parallel API")
-register_adapter("jaxmarl", "emu.envs.jaxmarl:JaxMarlEnv", "SMAX, MPE and others of JaxMARL, compiled")
-register_adapter("gymnasium", f"{_HOST}.gymnasium:GymnasiumEnv", "one agent with discrete actions")
+_ADAPTERS = "emu.envs.adapters"
+register_adapter("pymarl", f"{_ADAPTERS}.pymarl:PyMarlEnv", "any object with the methods of PyMARL's MultiAgentEnv")
+register_adapter(
+    "pettingzoo", f"{_ADAPTERS}.pettingzoo:PettingZooEnv", "a module or function of PettingZoo's parallel API"
+)
+register_adapter("jaxmarl", f"{_ADAPTERS}.jaxmarl:JaxMarlEnv", "SMAX, MPE and others of JaxMARL, compiled")
+register_adapter("gymnasium", f"{_ADAPTERS}.gymnasium:GymnasiumEnv", "one agent with discrete actions")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from emu.envs.base import Sketch
+from emu.envs.spec import Sketch
 
 if TYPE_CHECKING:
     from emu.envs.gridworld import GridWorld

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import EnvSpec, Sketch
+from emu.envs.spec import EnvSpec, Sketch
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 

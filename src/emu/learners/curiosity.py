@@ -17,7 +17,7 @@ import optax
 
 from emu.config import Config, CuriosityConfig
 from emu.devices import sum_over_devices
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm, masked, pick, td_target, torch_rmsprop
 from emu.nets.agents import RecurrentAgent

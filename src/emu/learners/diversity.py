@@ -16,7 +16,7 @@ import optax
 
 from emu.config import Config, DiversityConfig
 from emu.devices import DATA, sum_over_devices
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm
 from emu.nets.predictors import ObservationPredictor

@@ -18,7 +18,7 @@ import optax
 
 from emu.config import Config
 from emu.devices import DATA, Devices, sum_over_devices
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm, epsilon_greedy, masked, pick, td_target

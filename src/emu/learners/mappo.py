@@ -26,7 +26,7 @@ import optax
 
 from emu.config import Config
 from emu.devices import DATA, Devices, sum_over_devices
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.learners.td import clip_by_torch_norm, masked, pick
 from emu.nets.agents import RecurrentAgent
 from emu.types import Array, Batch, PyTree

@@ -20,7 +20,7 @@ import optax
 
 from emu.config import Config
 from emu.devices import DATA, Devices, sum_over_devices
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.learners.base import Context, Term
 from emu.learners.td import epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
 from emu.nets.agents import RecurrentAgent

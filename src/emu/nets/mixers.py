@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from emu.config import MixerConfig
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError, did_you_mean
 from emu.nets.init import Linear, torch_linear
 from emu.types import Array

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from emu.envs.host import ray as host_ray
+from emu.envs.workers import ray as host_ray
 from emu.errors import EmuError
 from emu.study import worker
 from emu.study.plan import Planned

@@ -18,7 +18,7 @@ import numpy as np
 from emu import envs
 from emu.checkpoint import load_part
 from emu.config import Config
-from emu.envs.base import Env
+from emu.envs.spec import Env
 from emu.errors import EmuError
 from emu.keeper import MemoryKeeper
 from emu.record import Recording, player

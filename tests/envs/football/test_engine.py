@@ -13,11 +13,11 @@ import pytest
 
 from emu import envs
 from emu.cli import main
-from emu.envs.checker import check_env
+from emu.envs import scripted as players
+from emu.envs.check import check_env
 from emu.envs.football.features import pitch_of, state_of
 from emu.envs.football.scenarios import SCENARIOS
-from emu.envs.host import players
-from emu.envs.host.pool import Pool
+from emu.envs.workers.pool import Pool
 
 from .common import SIZES, THREE
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 
 from emu import envs
-from emu.envs.base import Drawable, Sketchable
 from emu.envs.football import draw
 from emu.envs.football.env import Moment
 from emu.envs.football.features import Pitch, state_of
+from emu.envs.spec import Drawable, Sketchable
 
 from .common import THREE
 

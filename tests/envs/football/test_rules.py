@@ -11,7 +11,7 @@ from emu.config.presets import preset
 from emu.envs.football.env import FootballEnv
 from emu.envs.football.features import Pitch, observations_of, pitch_of, state_of
 from emu.envs.football.scenarios import Scenario
-from emu.envs.host.pool import Pool
+from emu.envs.workers.pool import Pool
 from emu.errors import EnvError
 
 from .common import SIZES, THREE

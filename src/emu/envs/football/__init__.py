@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emu.envs.base import register
 from emu.envs.football.scenarios import SCENARIOS
+from emu.envs.spec import register
 
 SUMMARIES = {
     "3_vs_1_with_keeper": "three attackers, a defender and a keeper",

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from emu.envs.base import Sketch
 from emu.envs.football.features import pitch_of
+from emu.envs.spec import Sketch
 
 METRES = np.array([54.0, 83.0])  # a unit of the engine, along and across the pitch
 LEFT, TOP = -0.14, -0.47  # the engine's coordinates of the picture's corner; the side lines are at +-0.42

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from emu.envs.base import EnvSpec, HostEnv, Sketch, View
 from emu.envs.football import engine
 from emu.envs.football.features import Pitch, observations_of, read, state_of
 from emu.envs.football.scenarios import SCENARIOS
+from emu.envs.spec import EnvSpec, HostEnv, Sketch, View
 from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from emu.envs.base import Sketch
 from emu.envs.smac import terrain
 from emu.envs.smac.roster import Roster
+from emu.envs.spec import Sketch
 
 CELL = 40  # pixels a map cell, before scaling down
 SCALE = 2

@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import EnvSpec, Sketch
 from emu.envs.smac import combat, features
 from emu.envs.smac.features import Layout, Options
 from emu.envs.smac.maps import MAPS, MapSpec
 from emu.envs.smac.roster import Roster, roster
 from emu.envs.smac.simulate import advance, fresh_world
 from emu.envs.smac.world import World
+from emu.envs.spec import EnvSpec, Sketch
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 

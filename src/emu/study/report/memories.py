@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from emu import envs
-from emu.envs.base import Sketch, Sketchable
+from emu.envs.spec import Sketch, Sketchable
 from emu.errors import EmuError
 from emu.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_of, snapshot_paths
 from emu.study.report.curves import Told

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.base import EnvSpec, HostEnv, View, random_action
+from emu.envs.spec import EnvSpec, HostEnv, View, random_action
 from emu.types import Outcome
 
 

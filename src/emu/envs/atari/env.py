@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from emu.envs.base import EnvSpec, VectorEnv, View
+from emu.envs.spec import EnvSpec, VectorEnv, View
 from emu.errors import EnvError
 from emu.types import Outcome
 
@@ -41,7 +41,7 @@ class AtariEnv(VectorEnv):
         self.game, self.limit, self.sticky = game, episode_limit, sticky
         self.extractor: Any = None
         if features != "none":
-            from emu.features.extractor import Extractor
+            from emu.envs.atari.features.extractor import Extractor
 
             self.extractor = Extractor(features, (SIZE, SIZE), cut, pool, weights)
         self._vector_env = _installed()

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from emu.envs.base import HostEnv, Recipe
-from emu.envs.host.board import ORDER, Board
-from emu.envs.host.process import GRACE, Processes
+from emu.envs.spec import HostEnv, Recipe
+from emu.envs.workers.process import GRACE, Processes
+from emu.envs.workers.shared_arrays import ORDER, Board
 from emu.errors import EnvError
 
 LONGEST_PAUSE = 30.0

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.features.weights import WeightsError
+from emu.envs.atari.features.weights import WeightsError
 from emu.types import Array
 
 EPSILON = 1e-5  # of torchvision's batch norms

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome, PyTree
 

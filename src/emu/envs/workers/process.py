@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.base import EnvSpec
-from emu.envs.host.board import RAISED, make_memory, open_board, receive, send
+from emu.envs.spec import EnvSpec
+from emu.envs.workers.shared_arrays import RAISED, make_memory, open_board, receive, send
 
 GRACE = 3.0  # seconds that environments get to close themselves
 LOG_TAIL = 2_000  # characters of a dead worker's last words
@@ -48,7 +48,7 @@ class Process:
         with theirs:
             numbers = (theirs.fileno(), memory)
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "emu.envs.host.worker", *map(str, numbers)],
+                [sys.executable, "-m", "emu.envs.workers.child", *map(str, numbers)],
                 pass_fds=numbers,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import Env, EnvSpec, HostEnv, random_action
-from emu.envs.host import checker as host_checker
+from emu.envs import check_python as host_checker
+from emu.envs.spec import Env, EnvSpec, HostEnv, random_action
 from emu.errors import EnvError
 from emu.types import Outcome
 

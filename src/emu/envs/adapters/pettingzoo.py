@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from emu.envs.base import EnvSpec, HostEnv, View
-from emu.envs.host.pymarl import package_version
+from emu.envs.adapters.pymarl import package_version
+from emu.envs.spec import EnvSpec, HostEnv, View
 from emu.errors import EnvError
 from emu.types import Outcome
 

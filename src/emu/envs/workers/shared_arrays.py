@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emu.envs.base import EnvSpec
+from emu.envs.spec import EnvSpec
 
 STEP = -1  # in an order, instead of the seed of a new episode
 ORDER = np.dtype([("place", np.int32), ("seed", np.int64)])

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.base import EnvSpec, HostEnv, View
+from emu.envs.spec import EnvSpec, HostEnv, View
 from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
 

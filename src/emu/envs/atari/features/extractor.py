@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from emu.envs.atari.features.networks import NETWORKS, Convs, fold, random_convs
+from emu.envs.atari.features.weights import find_weights, read_state_dict
 from emu.errors import ConfigError, did_you_mean
-from emu.features.networks import NETWORKS, Convs, fold, random_convs
-from emu.features.weights import find_weights, read_state_dict
 from emu.types import Array
 
 BLOCK = 32  # frames at a time: always as many, so that a frame's bits do not depend on its neighbours

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.base import EnvSpec
-from emu.envs.host.board import Board, make_memory, open_board
-from emu.envs.host.process import GRACE, Processes
+from emu.envs.spec import EnvSpec
+from emu.envs.workers.process import GRACE, Processes
+from emu.envs.workers.shared_arrays import Board, make_memory, open_board
 from emu.errors import EmuError
 
 SLACK = 10.0  # seconds beyond a worker's own time for the way to it and back

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.base import EnvSpec, HostEnv, View
+from emu.envs.spec import EnvSpec, HostEnv, View
 from emu.errors import EnvError
 from emu.types import Outcome
 

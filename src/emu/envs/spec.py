@@ -2,7 +2,7 @@
 
 An environment is an object without mutable state: everything that changes lives in the state pytree its methods take
 and return, so that thousands of copies run under `jax.vmap` inside one compiled program. An environment written in
-plain Python is a `HostEnv` instead: it runs in worker processes (`emu.envs.host`).
+plain Python is a `HostEnv` instead: it runs in worker processes (`emu.envs.workers`).
 """
 
 from __future__ import annotations

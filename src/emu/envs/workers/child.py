@@ -1,6 +1,6 @@
 """What runs in a worker process: environments, one for each of its places, made when first needed.
 
-    python -m emu.envs.host.worker SOCKET MEMORY        two inherited file descriptors
+    python -m emu.envs.workers.child SOCKET MEMORY        two inherited file descriptors
 
 The first message says what to make; each further one is a list of orders (a place, and the seed of a new episode or
 STEP), answered when all of them are on the board. An empty message asks to close. The worker leads a process group of
@@ -22,8 +22,8 @@ import traceback
 
 import numpy as np
 
-from emu.envs.base import EnvSpec, HostEnv, Recipe, View
-from emu.envs.host.board import DONE, ORDER, RAISED, STEP, Board, open_board, receive, send
+from emu.envs.spec import EnvSpec, HostEnv, Recipe, View
+from emu.envs.workers.shared_arrays import DONE, ORDER, RAISED, STEP, Board, open_board, receive, send
 from emu.errors import EnvError
 
 

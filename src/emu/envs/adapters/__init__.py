@@ -1,0 +1,1 @@
+"""Other people's environments: any PyMARL `MultiAgentEnv`, PettingZoo's parallel API, Gymnasium, JaxMARL."""
