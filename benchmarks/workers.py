@@ -60,7 +60,7 @@ def gfootball_alone(env: FootballEnv, seconds: float) -> float:
 
 
 def with_workers(env: HostEnv, workers: int, copies: int, seconds: float) -> dict[str, float]:
-    from emu.algorithms import build_learner
+    from emu.learners.build import build_learner
 
     devices = Devices.of()
     learner = build_learner(preset("vdn", "gridworld"), env.spec, devices)

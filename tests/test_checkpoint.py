@@ -16,7 +16,7 @@ import pytest
 import emu.checkpoint as module
 from emu.checkpoint import Checkpoints, RunLock, load_best, load_tree, replace_json, save_best, save_tree
 from emu.errors import CheckpointError
-from emu.replay import Replay
+from emu.replay.episodes import Replay
 from toys import CountingEnv, flip_byte, make_episode, same_episode
 
 SPEC = CountingEnv().spec

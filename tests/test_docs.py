@@ -12,7 +12,7 @@ from emu.cli import main
 from emu.devices import Devices
 from emu.learners.value import ValueLearner
 from emu.metrics import read_rows
-from emu.replay import Replay, stack
+from emu.replay.episodes import Replay, stack
 from toys import make_episode, tiny_config
 
 ROOT = Path(__file__).parent.parent

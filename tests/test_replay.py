@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import ConfigError
-from emu.replay import Replay, bucket_lengths, stack
+from emu.replay.episodes import Replay, bucket_lengths, stack
 from toys import CountingEnv, make_episode, same_episode
 
 SPEC = CountingEnv().spec

@@ -10,8 +10,8 @@ from emu.config import Config
 from emu.config.presets import preset
 from emu.envs.check import check_env
 from emu.metrics import read_rows
+from emu.replay.steps import Transitions
 from emu.train import Trainer, resume, train
-from emu.transitions import Transitions
 from toys import TINY, Point, silent
 
 POINT = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from emu.config import Config, replace
 from emu.envs import EnvSpec
 from emu.errors import ConfigError
-from emu.transitions import Transitions
+from emu.replay.steps import Transitions
 from emu.types import SEEN
 from toys import CountingEnv, make_episode, same_episode
 

@@ -29,8 +29,8 @@ import jax
 import numpy as np
 
 from emu.errors import CheckpointError
-from emu.replay import Replay
-from emu.transitions import Transitions
+from emu.replay.episodes import Replay
+from emu.replay.steps import Transitions
 from emu.types import DONE, SEEN, Episode, PyTree
 
 STEP_DIGITS = 12

@@ -16,7 +16,7 @@ from emu.config import Config
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
-from emu.memory.embedding import Embedder, EmbedderOptions
+from emu.memory.embedders import Embedder, EmbedderOptions
 from emu.types import Batch, Episode, PyTree
 
 

@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 from emu import envs
-from emu.algorithms import build_keeper, build_learner, build_photographer, build_replay
 from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, replace
 from emu.console import Progress
@@ -26,10 +25,11 @@ from emu.devices import Devices, configure_cpu_devices
 from emu.envs.check import check_shapes
 from emu.errors import EmuError
 from emu.evaluate import Evaluator
+from emu.learners.build import build_keeper, build_learner, build_photographer, build_replay
 from emu.metrics import Means, MetricsWriter
 from emu.players import build_players
 from emu.provenance import provenance
-from emu.replay import Replay
+from emu.replay.episodes import Replay
 from emu.run_folder import (
     holds_more_than_a_beginning,
     last_test,

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.algorithms import build_terms
 from emu.config import Config, replace
 from emu.devices import Devices
 from emu.envs.spec import EnvSpec
 from emu.learners.base import Context, Term
-from emu.learners.memory_terms import EpisodicControl
+from emu.learners.build import build_terms
+from emu.learners.terms.episodic import EpisodicControl
 from emu.learners.value import ValueLearner
 from emu.memory import Recall
 from emu.types import Batch

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.config import CuriosityConfig
-from emu.learners.curiosity import curiosity_scale, distance
+from emu.learners.terms.curiosity import curiosity_scale, distance
 
 from . import cases, oracles
 from .cases import assert_trees_close, learner_with_every_term, started, updated

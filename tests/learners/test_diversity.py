@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.config import DiversityConfig
-from emu.learners.diversity import OwnHeadPenalty, diversity_scale, policy_divergence, random_order
+from emu.learners.terms.diversity import OwnHeadPenalty, diversity_scale, policy_divergence, random_order
 
 from . import cases, oracles
 from .cases import A, B, N, T, assert_trees_close, learner_with_every_term, started, updated

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emu.algorithms import build_learner, build_terms
 from emu.config import Config, replace
 from emu.devices import Devices
 from emu.envs import EnvSpec
 from emu.errors import ConfigError
+from emu.learners.build import build_learner, build_terms
 from emu.learners.dqn import DQNLearner
 from emu.memory import Recall
 from emu.nets.qnets import PictureQ
-from emu.replay import stack
-from emu.transitions import Transitions
+from emu.replay.episodes import stack
+from emu.replay.steps import Transitions
 from emu.types import Batch
 from toys import make_episode
 

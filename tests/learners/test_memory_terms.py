@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emu.algorithms import build_terms
 from emu.errors import ConfigError
-from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, EpisodicIncentive
+from emu.learners.build import build_terms
+from emu.learners.terms.episodic import EllipticalBonus, EpisodicControl, EpisodicIncentive
 
 from . import cases, oracles
 from .cases import B, T

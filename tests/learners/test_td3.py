@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emu.algorithms import build_learner, build_terms
 from emu.config import Config, replace
 from emu.devices import Devices
 from emu.envs import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.base import Context
-from emu.learners.memory_terms import EpisodicIncentive
+from emu.learners.build import build_learner, build_terms
 from emu.learners.td3 import Networks, TD3Learner
+from emu.learners.terms.episodic import EpisodicIncentive
 from emu.memory import Recall
 from emu.types import Batch
 

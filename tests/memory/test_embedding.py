@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory
-from emu.memory.embedding import LOSS_CASES, SIZES, Embedder, EmbedderOptions
+from emu.memory.embedders import LOSS_CASES, SIZES, Embedder, EmbedderOptions
 
 STATE_DIM, LIMIT = 7, 20
 

@@ -1,4 +1,4 @@
-"""Episodic memory as a library of its own: numpy in, numpy out, no JAX unless `emu.memory.embedding` is imported."""
+"""Episodic memory as a library of its own: numpy in, numpy out, no JAX unless `emu.memory.embedders` is imported."""
 
 from emu.memory.episodic import EpisodicMemory, Learnt, MemoryOptions, Recall
 from emu.memory.incentive import (

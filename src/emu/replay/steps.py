@@ -19,7 +19,7 @@ import numpy as np
 
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
-from emu.replay import generator
+from emu.replay.episodes import generator
 from emu.types import SEEN, Batch, Episode
 
 

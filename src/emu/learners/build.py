@@ -9,15 +9,15 @@ from emu.devices import Devices
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.learners.base import Term
-from emu.learners.curiosity import Curiosity
-from emu.learners.diversity import Diversity, OwnHeadPenalty
 from emu.learners.dqn import DQNLearner
 from emu.learners.mappo import MappoLearner
-from emu.learners.memory_terms import EllipticalBonus, EpisodicControl, EpisodicIncentive
 from emu.learners.td3 import TD3Learner
+from emu.learners.terms.curiosity import Curiosity
+from emu.learners.terms.diversity import Diversity, OwnHeadPenalty
+from emu.learners.terms.episodic import EllipticalBonus, EpisodicControl, EpisodicIncentive
 from emu.learners.value import ValueLearner
-from emu.replay import Replay
-from emu.transitions import Transitions
+from emu.replay.episodes import Replay
+from emu.replay.steps import Transitions
 
 if TYPE_CHECKING:
     from pathlib import Path

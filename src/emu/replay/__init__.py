@@ -1,0 +1,1 @@
+"""What is kept for learning: whole episodes (`episodes`) or single steps of them (`steps`)."""
