@@ -4,7 +4,7 @@
 
 Both run E copies for T steps in one compiled scan with random available actions, start finished copies anew, and look
 at everything that a learner would see: observations, masks, global state, rewards. "own" is `MultiAgentEnv.step`, which
-starts anew by itself; "adapter" is what `emu.rollout` does with one of our environments.
+starts anew by itself; "adapter" is what `emu.play.compiled` does with one of our environments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from emu import envs
 from emu.envs.adapters.jaxmarl import JaxMarlEnv
-from emu.rollout import choose
+from emu.play.compiled import choose
 
 
 def draw(key: Any, avail: Any) -> Any:

@@ -33,7 +33,7 @@ from emu.config.presets import ALGORITHMS, preset
 from emu.console import Progress
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.spec import EnvSpec
-from emu.rollout import Rollout
+from emu.play.compiled import Rollout
 from emu.train import Trainer
 from emu.types import Outcome
 

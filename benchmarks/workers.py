@@ -26,7 +26,7 @@ from emu.config.presets import preset
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs import HostEnv
 from emu.envs.football.env import FootballEnv
-from emu.host import Group, Host, HostRollout
+from emu.play.workers import Group, Host, HostRollout
 
 
 def alone(env: HostEnv, seconds: float) -> float:

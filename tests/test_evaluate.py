@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from emu import evaluate
 from emu.devices import Devices
 from emu.errors import EnvError
-from emu.evaluate import Evaluator
+from emu.play import evaluate
+from emu.play.evaluate import Evaluator
 from toys import CountingEnv, CountingLearner, length_of
 
 

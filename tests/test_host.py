@@ -12,8 +12,8 @@ from emu.config import RolloutConfig
 from emu.devices import Devices
 from emu.envs.workers.pool import seed_of
 from emu.errors import EnvError
-from emu.host import Host, HostEvaluator, HostRollout
-from emu.rollout import Rollout
+from emu.play.compiled import Rollout
+from emu.play.workers import Host, HostEvaluator, HostRollout
 from host_envs import LIMIT, NAMES
 from processes_alive import all_gone
 from toys import CountingEnv, CountingLearner, CountState, collected, same_episode

@@ -6,7 +6,7 @@ from PIL import Image
 
 from emu import envs
 from emu.errors import EnvError
-from emu.record import Recording, best_of, player, save_gif
+from emu.play.gif import Recording, best_of, player, save_gif
 from host_envs import HostCounting
 from toys import CountingEnv, CountingLearner, length_of
 

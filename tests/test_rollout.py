@@ -9,7 +9,7 @@ import pytest
 
 from emu.devices import Devices
 from emu.errors import EnvError
-from emu.rollout import Rollout
+from emu.play.compiled import Rollout
 from emu.types import Outcome
 from toys import ACTIONS, CountingEnv, CountingLearner, collected, length_of, same_episode
 

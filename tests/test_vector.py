@@ -12,8 +12,8 @@ from emu.envs import EnvSpec, View
 from emu.envs.check import check_env
 from emu.envs.spec import VectorEnv
 from emu.errors import CheckpointError
+from emu.play.batched import Player, VectorEvaluator, VectorRollout
 from emu.types import Outcome
-from emu.vector import Player, VectorEvaluator, VectorRollout
 from toys import same_episode
 
 LIMIT, ACTIONS = 9, 3

@@ -93,7 +93,7 @@ def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson
         seed: Seed of the episodes.
         as_json: Print JSON.
     """
-    from emu.players import evaluate_team
+    from emu.play.build import evaluate_team
     from emu.team import load_team
 
     _at_least_one("--episodes", episodes)
@@ -118,7 +118,7 @@ def render(
         tries: Episodes to play; the first one won is shown, else the one with the highest return.
         fps: Pictures a second.
     """
-    from emu.record import best_of, player, save_gif
+    from emu.play.gif import best_of, player, save_gif
     from emu.team import load_team
 
     _at_least_one("--tries", tries)
@@ -223,7 +223,7 @@ def play(
     """
     from emu import envs
     from emu.envs import scripted as players
-    from emu.record import save_gif
+    from emu.play.gif import save_gif
 
     game = envs.make(env, **(env_args or {}))
     if isinstance(game, envs.HostEnv):

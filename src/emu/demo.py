@@ -18,7 +18,7 @@ from emu.config import Config
 from emu.config.presets import preset
 from emu.errors import EmuError
 from emu.metrics import read_rows
-from emu.record import best_of, player, save_gif
+from emu.play.gif import best_of, player, save_gif
 from emu.study.plot import plot_curves
 from emu.team import load_team
 from emu.train import train

@@ -24,10 +24,10 @@ from emu.console import Progress
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.check import check_shapes
 from emu.errors import EmuError
-from emu.evaluate import Evaluator
 from emu.learners.build import build_keeper, build_learner, build_photographer, build_replay
 from emu.metrics import Means, MetricsWriter
-from emu.players import build_players
+from emu.play.build import build_players
+from emu.play.evaluate import Evaluator
 from emu.provenance import provenance
 from emu.replay.episodes import Replay
 from emu.run_folder import (

@@ -14,8 +14,8 @@ from emu.envs.atari.features.weights import WeightsError
 from emu.envs.check import check_env
 from emu.errors import EnvError
 from emu.metrics import read_rows
+from emu.play.batched import Player, VectorEvaluator, VectorRollout
 from emu.train import Trainer, resume, train
-from emu.vector import Player, VectorEvaluator, VectorRollout
 from toys import silent
 
 pytest.importorskip("ale_py", reason="ale-py is not installed: pip install 'emu-marl[atari]'")

@@ -15,7 +15,7 @@ from emu.envs.workers import ray as host_ray
 from emu.envs.workers.pool import Pool
 from emu.envs.workers.shared_arrays import STEP
 from emu.errors import ConfigError, EmuError, EnvError
-from emu.host import Host, HostRollout
+from emu.play.workers import Host, HostRollout
 from processes_alive import alive, all_gone
 from toys import CountingLearner, same_episode
 

@@ -23,8 +23,8 @@ from emu.learners.mappo import (
     standardised,
 )
 from emu.metrics import read_rows
+from emu.play.compiled import Rollout
 from emu.replay.episodes import Replay
-from emu.rollout import Rollout
 from emu.train import Trainer, train
 from toys import silent, tiny_config
 

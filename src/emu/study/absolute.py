@@ -19,7 +19,7 @@ TEST_NUMBER = 10**9  # a number that no test in training has, so that its episod
 
 def measure_absolute(run: Path) -> dict[str, Any]:
     """Test the best team of a run with ten times `eval.episodes` and write the episodes to absolute.json."""
-    from emu.players import evaluate_team
+    from emu.play.build import evaluate_team
     from emu.team import load_team
 
     team = load_team(run)

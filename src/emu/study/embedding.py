@@ -21,7 +21,7 @@ from emu.config import Config
 from emu.envs.spec import Env
 from emu.errors import EmuError
 from emu.keeper import MemoryKeeper
-from emu.record import Recording, player
+from emu.play.gif import Recording, player
 from emu.study.figure import figure, grid_of, hide_rest
 from emu.study.runs import Run, scale_note, short_steps
 from emu.team import load_team

@@ -25,9 +25,9 @@ from emu.envs.workers.process import Processes
 from emu.envs.workers.ray import Actors
 from emu.envs.workers.shared_arrays import STEP, Board
 from emu.errors import EnvError
-from emu.evaluate import TestResult
 from emu.learners.base import Learner
-from emu.rollout import Slot, SlotStream, empty_slots, make_act, require_limit, unsound
+from emu.play.compiled import Slot, SlotStream, empty_slots, make_act, require_limit, unsound
+from emu.play.evaluate import TestResult
 from emu.types import Array, Episode, PyTree
 
 IDLE = -2  # in an order: nothing to do at this place

@@ -9,11 +9,11 @@ from emu.config import Config
 from emu.devices import Devices
 from emu.envs.spec import Env, HostEnv, VectorEnv
 from emu.errors import ConfigError
-from emu.evaluate import Evaluator
-from emu.host import Host, HostEvaluator, HostRollout
 from emu.learners.base import Learner
-from emu.rollout import Rollout
-from emu.vector import Player, VectorEvaluator, VectorRollout
+from emu.play.batched import Player, VectorEvaluator, VectorRollout
+from emu.play.compiled import Rollout
+from emu.play.evaluate import Evaluator
+from emu.play.workers import Host, HostEvaluator, HostRollout
 
 
 def build_players(

@@ -19,9 +19,9 @@ from emu.devices import Devices, cpu_count
 from emu.envs.spec import Copies, VectorEnv
 from emu.envs.workers.pool import seed_of
 from emu.errors import CheckpointError
-from emu.evaluate import TestResult
 from emu.learners.base import Learner
-from emu.rollout import SlotStream, empty_slots, make_act, require_limit
+from emu.play.compiled import SlotStream, empty_slots, make_act, require_limit
+from emu.play.evaluate import TestResult
 from emu.types import Array, Episode, PyTree
 
 
