@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import emu.checkpoint as module
-from emu.checkpoint import Checkpoints, RunLock, load_best, load_tree, replace_json, save_best, save_tree
+import emu.run.checkpoint as module
 from emu.errors import CheckpointError
 from emu.replay.episodes import Replay
+from emu.run.checkpoint import Checkpoints, RunLock, load_best, load_tree, replace_json, save_best, save_tree
 from toys import CountingEnv, flip_byte, make_episode, same_episode
 
 SPEC = CountingEnv().spec
@@ -333,7 +333,7 @@ def test_json_is_replaced_in_one_step(tmp_path, monkeypatch):
 
 def test_a_second_process_is_refused(tmp_path):
     lock = RunLock(tmp_path)
-    code = f"from pathlib import Path; from emu.checkpoint import RunLock; RunLock(Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path; from emu.run.checkpoint import RunLock; RunLock(Path({str(tmp_path)!r}))"
     refused = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert refused.returncode != 0
     assert f"in use by another process (pid {os.getpid()})" in refused.stderr
@@ -343,7 +343,7 @@ def test_a_second_process_is_refused(tmp_path):
 
 def test_a_lock_ends_with_its_process(tmp_path):
     code = (
-        "import os; from pathlib import Path; from emu.checkpoint import RunLock; "
+        "import os; from pathlib import Path; from emu.run.checkpoint import RunLock; "
         f"lock = RunLock(Path({str(tmp_path)!r})); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == -9

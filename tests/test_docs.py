@@ -11,8 +11,8 @@ from emu import envs
 from emu.cli import main
 from emu.devices import Devices
 from emu.learners.value import ValueLearner
-from emu.metrics import read_rows
 from emu.replay.episodes import Replay, stack
+from emu.run.metrics import read_rows
 from toys import make_episode, tiny_config
 
 ROOT = Path(__file__).parent.parent

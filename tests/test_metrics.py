@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from emu.errors import EmuError
-from emu.metrics import Means, MetricsWriter, read_rows
+from emu.run.metrics import Means, MetricsWriter, read_rows
 
 
 def test_means_take_single_values_and_lists():

@@ -9,8 +9,8 @@ from emu import envs
 from emu.config import Config
 from emu.config.presets import preset
 from emu.envs.check import check_env
-from emu.metrics import read_rows
 from emu.replay.steps import Transitions
+from emu.run.metrics import read_rows
 from emu.train import Trainer, resume, train
 from toys import TINY, Point, silent
 

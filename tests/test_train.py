@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from emu.errors import CheckpointError, EmuError, EnvError
-from emu.metrics import read_rows
-from emu.run_folder import last_test, read_config, run_folder
+from emu.run.folder import last_test, read_config, run_folder
+from emu.run.metrics import read_rows
 from emu.train import Stopped, Trainer, resume, train
 from toys import flip_byte, silent, tiny_config
 
@@ -254,7 +254,7 @@ def test_something_that_is_no_run_cannot_be_resumed(tmp_path):
 
 
 def test_a_run_in_use_is_refused(finished, tmp_path):
-    from emu.checkpoint import RunLock
+    from emu.run.checkpoint import RunLock
 
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)

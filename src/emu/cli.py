@@ -46,7 +46,7 @@ def train_command(words: list[str]) -> int:
     default = preset(_peek(words, "--algo", Config.algo), _peek(words, "--env", Config.env))
     parsed = tyro.cli(TrainArgs, prog="emu train", args=words, default=TrainArgs(default))
     from emu.console import Progress
-    from emu.run_folder import run_folder
+    from emu.run.folder import run_folder
     from emu.train import train
 
     folder = parsed.run_dir or run_folder(parsed.config)
@@ -94,7 +94,7 @@ def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson
         as_json: Print JSON.
     """
     from emu.play.build import evaluate_team
-    from emu.team import load_team
+    from emu.run.team import load_team
 
     _at_least_one("--episodes", episodes)
     team = load_team(run)
@@ -119,7 +119,7 @@ def render(
         fps: Pictures a second.
     """
     from emu.play.gif import best_of, player, save_gif
-    from emu.team import load_team
+    from emu.run.team import load_team
 
     _at_least_one("--tries", tries)
     if not 0.1 <= fps <= 100:

@@ -17,10 +17,10 @@ from rich.table import Table
 from emu.config import Config
 from emu.config.presets import preset
 from emu.errors import EmuError
-from emu.metrics import read_rows
 from emu.play.gif import best_of, player, save_gif
+from emu.run.metrics import read_rows
+from emu.run.team import load_team
 from emu.study.plot import plot_curves
-from emu.team import load_team
 from emu.train import train
 
 ENV = "gridworld/tiny"

@@ -74,7 +74,7 @@ def _print(findings: list[Finding]) -> None:
 def installation() -> list[Finding]:
     """Versions, devices, extras. A missing extra is no fault."""
     from emu.devices import Devices, configure_cpu_devices, cpu_count
-    from emu.provenance import PACKAGES, git_commit
+    from emu.run.provenance import PACKAGES, git_commit
 
     configure_cpu_devices()
     devices = Devices.of().devices

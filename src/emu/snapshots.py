@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.checkpoint import STEP_DIGITS, RunLock, replace_arrays
 from emu.config import Config, replace
 from emu.envs.spec import Env
 from emu.errors import CheckpointError, EmuError
 from emu.learners.base import Learner
+from emu.run.checkpoint import STEP_DIGITS, RunLock, replace_arrays
 from emu.types import Array, PyTree
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def read_snapshot(path: Path) -> Snapshot:
 def snapshot_of(run: Path) -> Path:
     """The snapshot of a run as its newest checkpoint left it, for runs that took none while they trained."""
     from emu.console import Progress
-    from emu.run_folder import read_config
+    from emu.run.folder import read_config
     from emu.train import Trainer
 
     config: Config = replace(read_config(run), {"devices": 1})

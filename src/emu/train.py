@@ -18,19 +18,17 @@ import jax
 import numpy as np
 
 from emu import envs
-from emu.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.config import Config, replace
 from emu.console import Progress
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.check import check_shapes
 from emu.errors import EmuError
 from emu.learners.build import build_keeper, build_learner, build_photographer, build_replay
-from emu.metrics import Means, MetricsWriter
 from emu.play.build import build_players
 from emu.play.evaluate import Evaluator
-from emu.provenance import provenance
 from emu.replay.episodes import Replay
-from emu.run_folder import (
+from emu.run.checkpoint import Checkpoints, RunLock, replace_json, save_best
+from emu.run.folder import (
     holds_more_than_a_beginning,
     last_test,
     read_config,
@@ -38,6 +36,8 @@ from emu.run_folder import (
     run_folder,
     write_config,
 )
+from emu.run.metrics import Means, MetricsWriter
+from emu.run.provenance import provenance
 from emu.types import Batch, Episode, clipped
 
 

@@ -13,8 +13,8 @@ from emu.devices import Devices
 from emu.envs.atari.features.weights import WeightsError
 from emu.envs.check import check_env
 from emu.errors import EnvError
-from emu.metrics import read_rows
 from emu.play.batched import Player, VectorEvaluator, VectorRollout
+from emu.run.metrics import read_rows
 from emu.train import Trainer, resume, train
 from toys import silent
 

@@ -11,7 +11,7 @@ import pytest
 from emu import envs
 from emu.envs.check import check_env, check_shapes
 from emu.errors import EnvError
-from emu.metrics import read_rows
+from emu.run.metrics import read_rows
 from emu.train import train
 from toys import silent, tiny_config
 

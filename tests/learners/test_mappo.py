@@ -22,9 +22,9 @@ from emu.learners.mappo import (
     gae,
     standardised,
 )
-from emu.metrics import read_rows
 from emu.play.compiled import Rollout
 from emu.replay.episodes import Replay
+from emu.run.metrics import read_rows
 from emu.train import Trainer, train
 from toys import silent, tiny_config
 

@@ -100,7 +100,7 @@ def test_a_pole_is_balanced(tmp_path):
         "eval.interval": 5_000,
     }
     train(preset("dqn", "gymnasium:CartPole-v1", **changes), tmp_path / "run", silent())
-    from emu.metrics import read_rows
+    from emu.run.metrics import read_rows
 
     returns = [row["test_return"] for row in read_rows(tmp_path / "run") if "test_return" in row]
     assert returns[0] < 60 and max(returns) > 180

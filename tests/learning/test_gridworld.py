@@ -3,7 +3,7 @@
 import pytest
 
 from emu.config.presets import preset
-from emu.metrics import read_rows
+from emu.run.metrics import read_rows
 from emu.train import train
 from toys import silent
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from emu.config import Config
-from emu.run_folder import write_config
+from emu.run.folder import write_config
 from emu.study.plan import Planned
 from emu.study.sweep import Ended
 

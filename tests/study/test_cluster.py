@@ -13,7 +13,7 @@ ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emu-marl[cluste
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from emu.errors import EmuError  # noqa: E402
-from emu.metrics import read_rows  # noqa: E402
+from emu.run.metrics import read_rows  # noqa: E402
 from emu.study.cluster import Tasks, cluster, load_ray  # noqa: E402
 from emu.study.plan import Plan, grid  # noqa: E402
 from emu.study.sweep import local, run_plan  # noqa: E402

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.checkpoint import replace_json
 from emu.config import to_dict
 from emu.errors import ConfigError, EmuError
-from emu.run_folder import write_config
+from emu.run.checkpoint import replace_json
+from emu.run.folder import write_config
 from emu.study.plan import (
     Plan,
     Planned,

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from emu.checkpoint import RunLock
 from emu.cli import main
 from emu.errors import CheckpointError, EmuError
+from emu.run.checkpoint import RunLock
 from emu.study import worker
 from emu.study.plan import Plan, grid
 from emu.study.sweep import RESTARTS, Processes, default_workers, local, run_plan, share_cores

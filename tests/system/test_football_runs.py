@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from emu.cli import main
-from emu.metrics import read_rows
+from emu.run.metrics import read_rows
 from emu.train import train
 from toys import silent, tiny_config
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from emu.cli import main
-from emu.metrics import read_rows
+from emu.run.metrics import read_rows
 from emu.train import resume, train
 from processes_alive import all_gone
 from system.processes import start, tiny_train

@@ -34,7 +34,7 @@ def build_players(
 
 
 def evaluate_team(team: Any, episodes: int, seed: int, number: int) -> Any:
-    """Greedy episodes of a trained team (`emu.team.Team`)."""
+    """Greedy episodes of a trained team (`emu.run.team.Team`)."""
     if not isinstance(team.env, HostEnv):
         return Evaluator(team.env, team.learner, episodes, team.devices).test(team.policy, seed, number)
     rollout = team.config.rollout

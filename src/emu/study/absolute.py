@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from emu.checkpoint import replace_json
 from emu.errors import EmuError
+from emu.run.checkpoint import replace_json
 
 FILE = "absolute.json"
 FACTOR = 10
@@ -20,7 +20,7 @@ TEST_NUMBER = 10**9  # a number that no test in training has, so that its episod
 def measure_absolute(run: Path) -> dict[str, Any]:
     """Test the best team of a run with ten times `eval.episodes` and write the episodes to absolute.json."""
     from emu.play.build import evaluate_team
-    from emu.team import load_team
+    from emu.run.team import load_team
 
     team = load_team(run)
     episodes = FACTOR * team.config.eval.episodes

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from emu import envs
-from emu.checkpoint import replace_json
 from emu.config import Config, to_dict
 from emu.config.presets import preset
 from emu.errors import ConfigError, EmuError
-from emu.metrics import read_rows
-from emu.run_folder import read_config
+from emu.run.checkpoint import replace_json
+from emu.run.folder import read_config
+from emu.run.metrics import read_rows
 
 # One device per run: what a run computes then does not depend on how many run side by side.
 ALONE: dict[str, Any] = {"devices": 1, "tensorboard": False}

@@ -15,8 +15,8 @@ import numpy as np
 
 from emu.config import Config, to_dict
 from emu.errors import EmuError, did_you_mean
-from emu.metrics import read_rows
-from emu.run_folder import read_config
+from emu.run.folder import read_config
+from emu.run.metrics import read_rows
 
 WIN_RATE = "test_win_rate"
 # Settings that say how long and where a run goes on, not what it computes.

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emu.checkpoint import replace_json
 from emu.config import Config, replace, to_dict
 from emu.errors import EmuError
-from emu.metrics import read_rows
+from emu.run.checkpoint import replace_json
+from emu.run.metrics import read_rows
 from emu.study import worker
 from emu.study.plan import Planned
 

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 
-from emu.checkpoint import RunLock
 from emu.config import to_dict
 from emu.errors import EmuError
+from emu.run.checkpoint import RunLock
 from emu.study import worker
 from emu.study.plan import Plan, Planned, check_plan, is_finished, write_study
 from emu.study.watch import Line, Watch

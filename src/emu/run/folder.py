@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from emu.checkpoint import replace_json
 from emu.config import Config, from_dict, to_dict
 from emu.errors import EmuError
-from emu.metrics import read_rows
+from emu.run.checkpoint import replace_json
+from emu.run.metrics import read_rows
 
 
 def run_folder(config: Config, root: Path = Path("runs")) -> Path:

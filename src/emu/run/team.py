@@ -8,13 +8,13 @@ from pathlib import Path
 import jax
 
 from emu import envs
-from emu.checkpoint import load_best
 from emu.config import Config
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.spec import Env
 from emu.learners.base import Learner
 from emu.learners.build import build_learner
-from emu.run_folder import read_config
+from emu.run.checkpoint import load_best
+from emu.run.folder import read_config
 from emu.types import PyTree
 
 

@@ -1,0 +1,1 @@
+"""A run's folder: its files, checkpoints, metrics, provenance, and the trained team in it."""
