@@ -17,10 +17,10 @@ import numpy as np
 
 from emu import envs
 from emu.config.presets import preset
-from emu.console import Progress, human_bytes
 from emu.devices import configure_cpu_devices
 from emu.envs.spec import HostEnv, random_action
-from emu.train import Trainer
+from emu.train.loop import Trainer
+from emu.train.progress import Progress, human_bytes
 
 SCHEDULES = {"episode": {}, "step": {"learner.updates_per_episode": 0, "learner.updates_per_step": 1.0}}
 

@@ -30,11 +30,11 @@ from rich.table import Table
 
 from emu import envs
 from emu.config.presets import ALGORITHMS, preset
-from emu.console import Progress
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.spec import EnvSpec
 from emu.play.compiled import Rollout
-from emu.train import Trainer
+from emu.train.loop import Trainer
+from emu.train.progress import Progress
 from emu.types import Outcome
 
 

@@ -6,10 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from emu import snapshots
 from emu.errors import CheckpointError, EmuError
-from emu.snapshots import read_snapshot, snapshot_of, snapshot_paths
-from emu.train import Trainer, resume, train
+from emu.train.loop import Trainer, resume, snapshots, train
+from emu.train.snapshots import read_snapshot, snapshot_of, snapshot_paths
 from toys import flip_byte, silent, tiny_config
 
 

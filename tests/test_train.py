@@ -10,7 +10,7 @@ import pytest
 from emu.errors import CheckpointError, EmuError, EnvError
 from emu.run.folder import last_test, read_config, run_folder
 from emu.run.metrics import read_rows
-from emu.train import Stopped, Trainer, resume, train
+from emu.train.loop import Stopped, Trainer, resume, train
 from toys import flip_byte, silent, tiny_config
 
 

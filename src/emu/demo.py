@@ -21,7 +21,7 @@ from emu.play.gif import best_of, player, save_gif
 from emu.run.metrics import read_rows
 from emu.run.team import load_team
 from emu.study.plot import plot_curves
-from emu.train import train
+from emu.train.loop import train
 
 ENV = "gridworld/tiny"
 ALGOS = ("emu_qplex", "qplex")

@@ -25,7 +25,7 @@ from emu.learners.mappo import (
 from emu.play.compiled import Rollout
 from emu.replay.episodes import Replay
 from emu.run.metrics import read_rows
-from emu.train import Trainer, train
+from emu.train.loop import Trainer, train
 from toys import silent, tiny_config
 
 from . import cases, oracles, ppo_oracles

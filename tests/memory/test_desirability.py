@@ -11,9 +11,9 @@ import pytest
 from emu.config import Config, replace
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
-from emu.keeper import MemoryKeeper
 from emu.memory import EpisodicMemory
 from emu.memory.desirability import WINDOW, Judge
+from emu.train.memory import MemoryKeeper
 
 SPEC = EnvSpec("plain", "1", 1, 2, 2, 2, 5, unit_dim=2, has_goal=False, return_range=(0.0, 50.0))
 

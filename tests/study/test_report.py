@@ -12,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 
 from emu.cli import main
 from emu.errors import EmuError
-from emu.snapshots import snapshot_paths
 from emu.study.report import curves, memories, page, summary
 from emu.study.report.curves import curves_payload, read_told, thinned
 from emu.study.report.memories import memories_payload, principal_components, project
@@ -20,7 +19,8 @@ from emu.study.report.packing import STEPS, packed, quantised, unpacked
 from emu.study.report.page import LIMIT, as_script, write_report
 from emu.study.report.settings import differing, settings_html
 from emu.study.report.summary import difference, summary_html
-from emu.train import train
+from emu.train.loop import train
+from emu.train.snapshots import snapshot_paths
 from study.memories import invent_snapshot
 from study.synthetic import make_study, write_run
 from toys import flip_byte, silent, tiny_config

@@ -7,7 +7,7 @@ from PIL import Image
 
 from emu.cli import main
 from emu.run.metrics import read_rows
-from emu.train import train
+from emu.train.loop import train
 from toys import silent, tiny_config
 
 pytestmark = pytest.mark.skipif(

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.envs.spec import Env
-    from emu.keeper import MemoryKeeper
     from emu.learners.base import Learner
-    from emu.snapshots import Photographer
+    from emu.train.memory import MemoryKeeper
+    from emu.train.snapshots import Photographer
 
 
 def build_terms(config: Config, spec: EnvSpec) -> list[Term]:
@@ -58,7 +58,7 @@ def build_keeper(config: Config, spec: EnvSpec) -> MemoryKeeper | None:
     """The episodic memory, where any term reads from it; imported only then, for numba takes a while to load."""
     if config.memory.use == "none" and config.elliptical.scale == 0:
         return None
-    from emu.keeper import MemoryKeeper
+    from emu.train.memory import MemoryKeeper
 
     return MemoryKeeper(config, spec)
 
@@ -69,7 +69,7 @@ def build_photographer(
     """What takes pictures of the memory, where there is one."""
     if keeper is None:
         return None
-    from emu.snapshots import Photographer
+    from emu.train.snapshots import Photographer
 
     return Photographer(run, env, learner, seed)
 

@@ -19,12 +19,12 @@ from emu import envs
 from emu.config import Config
 from emu.envs.spec import Env
 from emu.errors import EmuError
-from emu.keeper import MemoryKeeper
 from emu.play.gif import Recording, player
 from emu.run.checkpoint import load_part
 from emu.run.team import load_team
 from emu.study.figure import figure, grid_of, hide_rest
 from emu.study.runs import Run, scale_note, short_steps
+from emu.train.memory import MemoryKeeper
 
 SAMPLES = 50_000
 PANELS = 4  # runs on one figure at most: 50,000 points take three minutes of a processor

@@ -18,8 +18,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from emu.console import human_time
 from emu.study.plan import Planned
+from emu.train.progress import human_time
 
 WINDOW = 60.0  # seconds over which the speed of a run is measured
 LINES_EVERY = 60.0  # seconds between two plain lines about the runs under way

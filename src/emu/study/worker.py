@@ -91,8 +91,8 @@ def wait_for_folder(folder: Path, patience: float = PATIENCE) -> None:
 def run(job: Job) -> int:
     """Train, or go on with what is there. Returns the exit status."""
     from emu.config import from_dict
-    from emu.console import Progress
-    from emu.train import Stopped, resume, train
+    from emu.train.loop import Stopped, resume, train
+    from emu.train.progress import Progress
 
     folder = Path(job.folder)
     try:

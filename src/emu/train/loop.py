@@ -19,7 +19,6 @@ import numpy as np
 
 from emu import envs
 from emu.config import Config, replace
-from emu.console import Progress
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.check import check_shapes
 from emu.errors import EmuError
@@ -38,6 +37,7 @@ from emu.run.folder import (
 )
 from emu.run.metrics import Means, MetricsWriter
 from emu.run.provenance import provenance
+from emu.train.progress import Progress
 from emu.types import Batch, Episode, clipped
 
 

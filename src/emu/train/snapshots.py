@@ -168,9 +168,9 @@ def read_snapshot(path: Path) -> Snapshot:
 
 def snapshot_of(run: Path) -> Path:
     """The snapshot of a run as its newest checkpoint left it, for runs that took none while they trained."""
-    from emu.console import Progress
     from emu.run.folder import read_config
-    from emu.train import Trainer
+    from emu.train.loop import Trainer
+    from emu.train.progress import Progress
 
     config: Config = replace(read_config(run), {"devices": 1})
     if not any(path.name.isdigit() for path in (run / "checkpoints").glob("*")):
