@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.cli import main
+from emu.cli.app import main
 from emu.devices import Devices
 from emu.learners.value import ValueLearner
 from emu.replay.episodes import Replay, stack

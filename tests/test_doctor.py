@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emu.cli import main
-from emu.doctor import smac
+from emu.cli.app import main
+from emu.cli.doctor import smac
 from emu.envs.smac.maps import MAPS
 
 ENV = "class StarCraft2Env: pass\n"

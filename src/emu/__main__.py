@@ -2,7 +2,7 @@
 
 import sys
 
-from emu.cli import main
+from emu.cli.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.cli import main
+from emu.cli.app import main
 from emu.envs.check import check_env
 from emu.errors import EnvError
 from host_envs import HostCounting, Trouble

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from emu.config import Config
 from emu.run.folder import write_config
-from emu.study.plan import Planned
-from emu.study.sweep import Ended
+from emu.study.plan.plans import Planned
+from emu.study.plan.sweep import Ended
 
 
 def complete(folder: Path, config: Config, step: int | None = None, win: float = 1.0) -> None:

@@ -14,9 +14,9 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from emu.errors import EmuError  # noqa: E402
 from emu.run.metrics import read_rows  # noqa: E402
-from emu.study.cluster import Tasks, cluster, load_ray  # noqa: E402
-from emu.study.plan import Plan, grid  # noqa: E402
-from emu.study.sweep import local, run_plan  # noqa: E402
+from emu.study.plan.cluster import Tasks, cluster, load_ray  # noqa: E402
+from emu.study.plan.plans import Plan, grid  # noqa: E402
+from emu.study.plan.sweep import local, run_plan  # noqa: E402
 from toys import TINY  # noqa: E402
 
 CHANGES = {**TINY, "steps": 3_000, "eval.interval": 200, "checkpoint.interval": 100}
@@ -90,7 +90,7 @@ class FakeTask:
 
 
 def test_a_folder_that_a_node_does_not_see_is_refused_before_anything_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr("emu.study.cluster.load_ray", FakeRay)
+    monkeypatch.setattr("emu.study.plan.cluster.load_ray", FakeRay)
     with pytest.raises(EmuError, match=r"is not seen by b\.net\. A study on a cluster needs a folder"):
         Tasks("auto", tmp_path, [], [])
     assert not list(tmp_path.iterdir())
@@ -101,7 +101,7 @@ def test_no_cluster_is_explained(tmp_path, monkeypatch):
         raise ConnectionError("Could not find any running Ray instance.")
 
     monkeypatch.setattr(FakeRay, "init", refuse)
-    monkeypatch.setattr("emu.study.cluster.load_ray", FakeRay)
+    monkeypatch.setattr("emu.study.plan.cluster.load_ray", FakeRay)
     with pytest.raises(EmuError, match=r"No Ray cluster was reached at 'auto'.*ray start --head"):
         Tasks("auto", tmp_path, [], [])
 

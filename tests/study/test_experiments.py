@@ -5,13 +5,13 @@ import json
 import pytest
 
 from emu import envs
-from emu.cli import main
+from emu.cli.app import main
 from emu.config import replace
 from emu.config.presets import preset
 from emu.errors import EmuError
-from emu.study import speed
-from emu.study.experiments import EXPERIMENTS, SCALES, plan
-from emu.study.plan import Planned, check_plan
+from emu.study.plan import estimate as speed
+from emu.study.plan.experiments import EXPERIMENTS, SCALES, plan
+from emu.study.plan.plans import Planned, check_plan
 
 from .fakes import complete
 

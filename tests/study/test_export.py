@@ -5,8 +5,8 @@ import json
 import pytest
 
 from emu.errors import EmuError
-from emu.study.export import export, marl_eval
-from emu.study.runs import load_runs
+from emu.study.analysis.export import export, marl_eval
+from emu.study.analysis.runs import load_runs
 from study.synthetic import write_run
 
 ABSOLUTE = {"step": 100, "episodes": 2, "win_rate": [1, 0], "return": [10.0, 0.0], "length": [3, 4]}

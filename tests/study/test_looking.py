@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from emu.cli import main
+from emu.cli.app import main
 from emu.errors import EmuError
-from emu.study import embedding
-from emu.study.absolute import TEST_NUMBER, measure_absolute, read_absolute
-from emu.study.runs import load_run, load_runs
+from emu.study.analysis.absolute import TEST_NUMBER, measure_absolute, read_absolute
+from emu.study.analysis.runs import load_run, load_runs
+from emu.study.figures import embedding
 from emu.train.loop import train
 from study.synthetic import make_study, write_run
 from toys import silent, tiny_config

@@ -10,7 +10,7 @@ from emu.config import to_dict
 from emu.errors import ConfigError, EmuError
 from emu.run.checkpoint import replace_json
 from emu.run.folder import write_config
-from emu.study.plan import (
+from emu.study.plan.plans import (
     Plan,
     Planned,
     check_plan,

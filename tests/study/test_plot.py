@@ -6,10 +6,10 @@ import pytest
 from PIL import Image
 
 from emu.errors import EmuError
-from emu.study import comparison, curves
-from emu.study.figure import NOTE, figure, grid_of, looks
-from emu.study.plot import Options, draw, plot_curves
-from emu.study.runs import load_run, load_runs
+from emu.study.analysis.runs import load_run, load_runs
+from emu.study.figures import comparison, curves
+from emu.study.figures.plot import Options, draw, plot_curves
+from emu.study.figures.style import NOTE, figure, grid_of, looks
 from study.synthetic import make_study, write_run
 
 RADII = {

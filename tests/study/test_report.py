@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from emu.cli import main
+from emu.cli.app import main
 from emu.errors import EmuError
-from emu.study.report import curves, memories, page, summary
-from emu.study.report.curves import curves_payload, read_told, thinned
+from emu.study.report import memories, page, summary
+from emu.study.report import series as curves
 from emu.study.report.memories import memories_payload, principal_components, project
 from emu.study.report.packing import STEPS, packed, quantised, unpacked
 from emu.study.report.page import LIMIT, as_script, write_report
+from emu.study.report.series import curves_payload, read_told, thinned
 from emu.study.report.settings import differing, settings_html
 from emu.study.report.summary import difference, summary_html
 from emu.train.loop import train

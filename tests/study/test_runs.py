@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu.errors import EmuError
-from emu.study.runs import aligned, by_env, by_label, find_runs, load_run, load_runs, require_one_version
+from emu.study.analysis.runs import aligned, by_env, by_label, find_runs, load_run, load_runs, require_one_version
 from study.synthetic import make_study, write_run
 
 

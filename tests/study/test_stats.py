@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from emu.errors import EmuError
-from emu.study import stats
-from emu.study.runs import load_run, load_runs
+from emu.study.analysis import stats
+from emu.study.analysis.runs import load_run, load_runs
 from study.synthetic import make_study, write_run
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)

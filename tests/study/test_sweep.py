@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from emu.cli import main
+from emu.cli.app import main
 from emu.errors import CheckpointError, EmuError
 from emu.run.checkpoint import RunLock
-from emu.study import worker
-from emu.study.plan import Plan, grid
-from emu.study.sweep import RESTARTS, Processes, default_workers, local, run_plan, share_cores
-from emu.study.watch import Line, Seen, Watch, look
+from emu.study.plan import run_one as worker
+from emu.study.plan.plans import Plan, grid
+from emu.study.plan.sweep import RESTARTS, Processes, default_workers, local, run_plan, share_cores
+from emu.study.plan.watch import Line, Seen, Watch, look
 
 from .fakes import FakeLauncher, complete
 
@@ -151,7 +151,7 @@ def test_cores_are_all_used_and_not_shared_while_there_are_enough(cores, workers
 
 
 def test_as_many_runs_at_a_time_as_cores_allow(monkeypatch):
-    monkeypatch.setattr("emu.study.sweep.available_cores", lambda: [0, 1, 2, 3, 4])
+    monkeypatch.setattr("emu.study.plan.sweep.available_cores", lambda: [0, 1, 2, 3, 4])
     assert default_workers(make_plan(1).runs) == 5
     assert default_workers(grid(["gridworld"], ["vdn"], [0], {"devices": [2]})) == 2
     assert default_workers(grid(["gridworld"], ["vdn"], [0], {"devices": [8]})) == 1

@@ -3,8 +3,8 @@
 import pytest
 
 from emu.errors import EmuError
-from emu.study.runs import load_runs, short_number, short_steps
-from emu.study.tables import Cell, Table, escape, latex, make_tables, markdown, write_tables
+from emu.study.analysis.runs import load_runs, short_number, short_steps
+from emu.study.analysis.tables import Cell, Table, escape, latex, make_tables, markdown, write_tables
 from study.synthetic import make_study, write_run
 
 HALF = ((0, 0.0), (30_000, 0.5))

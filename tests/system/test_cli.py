@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from emu import __version__, envs
-from emu.cli import main
+from emu.cli.app import main
 from emu.errors import EnvError
 
 from .processes import emu, start, tiny_train

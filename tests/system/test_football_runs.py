@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 from PIL import Image
 
-from emu.cli import main
+from emu.cli.app import main
 from emu.run.metrics import read_rows
 from emu.train.loop import train
 from toys import silent, tiny_config

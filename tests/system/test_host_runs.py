@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.cli import main
+from emu.cli.app import main
 from emu.run.metrics import read_rows
 from emu.train.loop import resume, train
 from processes_alive import all_gone

@@ -1,1 +1,1 @@
-"""Looking at finished runs: curves, and (later) studies, statistics, reports."""
+"""Studies: planning many runs, analysing finished ones, drawing them, and the report."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.cli import main
+from emu.cli.app import main
 from emu.envs import scripted as players
 from emu.envs.check import check_env
 from emu.envs.football.features import pitch_of, state_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.cli import main
+from emu.cli.app import main
 from emu.config.presets import preset
 from emu.envs.football.env import FootballEnv
 from emu.envs.football.features import Pitch, observations_of, pitch_of, state_of

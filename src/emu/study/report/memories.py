@@ -15,8 +15,8 @@ import numpy as np
 from emu import envs
 from emu.envs.spec import Sketch, Sketchable
 from emu.errors import EmuError
-from emu.study.report.curves import Told
 from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
+from emu.study.report.series import Told
 from emu.train.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_of, snapshot_paths
 
 Projection = Literal["pca", "tsne"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import emu
 from emu.errors import EmuError
-from emu.study.report.curves import curves_payload, read_told
+from emu.study.analysis.runs import read_study
 from emu.study.report.memories import Projection, memories_payload
+from emu.study.report.series import curves_payload, read_told
 from emu.study.report.settings import settings_html
 from emu.study.report.summary import facts, summary_html
-from emu.study.runs import read_study
 
 LIMIT = 20_000_000  # bytes of a page
 SCRIPTS = ("data", "theme", "axes", "chart", "curves", "colours", "scatter", "sketch", "details", "explorer", "main")

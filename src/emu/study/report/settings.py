@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from emu.study.report.curves import Told
-from emu.study.runs import settings
+from emu.study.analysis.runs import settings
+from emu.study.report.series import Told
 
 FULL_SETTINGS = 40  # curves whose settings are listed in full
 LISTED_RUNS = 400

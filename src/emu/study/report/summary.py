@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from emu.errors import EmuError
-from emu.study.report.curves import Told
-from emu.study.runs import WIN_RATE, Run, by_label, short_steps
-from emu.study.stats import (
+from emu.study.analysis.runs import WIN_RATE, Run, by_label, short_steps
+from emu.study.analysis.stats import (
     Interval,
     Summary,
     common_end,
@@ -25,6 +24,7 @@ from emu.study.stats import (
     summarise,
     values_at,
 )
+from emu.study.report.series import Told
 
 RETURN = "test_return"
 FEW_SEEDS = 5  # below, resampling seeds says too little about other seeds

@@ -22,8 +22,8 @@ from emu.errors import EmuError
 from emu.play.gif import Recording, player
 from emu.run.checkpoint import load_part
 from emu.run.team import load_team
-from emu.study.figure import figure, grid_of, hide_rest
-from emu.study.runs import Run, scale_note, short_steps
+from emu.study.analysis.runs import Run, scale_note, short_steps
+from emu.study.figures.style import figure, grid_of, hide_rest
 from emu.train.memory import MemoryKeeper
 
 SAMPLES = 50_000

@@ -36,8 +36,8 @@ def plot(
         mix_versions: Allow runs of different versions of an environment on one panel.
         title: Title of the picture.
     """
-    from emu.study.plot import Options, draw
-    from emu.study.runs import load_runs
+    from emu.study.analysis.runs import load_runs
+    from emu.study.figures.plot import Options, draw
 
     loaded = load_runs(runs)
     path = draw(
@@ -61,8 +61,8 @@ def table(
         out_folder: Where KIND.md and KIND.tex go.
         mix_versions: Allow runs of different versions of an environment in one table.
     """
-    from emu.study.runs import load_runs
-    from emu.study.tables import make_tables, markdown, write_tables
+    from emu.study.analysis.runs import load_runs
+    from emu.study.analysis.tables import make_tables, markdown, write_tables
 
     tables = make_tables(load_runs(runs), kind, mix_versions)
     print("\n".join(markdown(made) for made in tables), end="")
@@ -79,8 +79,8 @@ def absolute(runs: Folders, again: bool = False) -> int:
         runs: Run folders, or folders that contain some.
         again: Also measure runs that have been measured.
     """
-    from emu.study.absolute import measure_absolute, read_absolute
-    from emu.study.runs import find_runs
+    from emu.study.analysis.absolute import measure_absolute, read_absolute
+    from emu.study.analysis.runs import find_runs
 
     for folder in find_runs(runs):
         known = {} if again else read_absolute(folder, missing_ok=True)
@@ -98,8 +98,8 @@ def export(folder: Annotated[Path, tyro.conf.Positional], out_file: Annotated[Pa
         folder: A folder of runs.
         out_file: The .json file.
     """
-    from emu.study.export import export as write
-    from emu.study.runs import load_runs
+    from emu.study.analysis.export import export as write
+    from emu.study.analysis.runs import load_runs
 
     loaded = load_runs([folder])
     Console().print(f"{write(loaded, out_file)}: {len(loaded)} runs", soft_wrap=True, highlight=False)

@@ -24,9 +24,9 @@ from rich.console import Console
 from emu.config import to_dict
 from emu.errors import EmuError
 from emu.run.checkpoint import RunLock
-from emu.study import worker
-from emu.study.plan import Plan, Planned, check_plan, is_finished, write_study
-from emu.study.watch import Line, Watch
+from emu.study.plan import run_one as worker
+from emu.study.plan.plans import Plan, Planned, check_plan, is_finished, write_study
+from emu.study.plan.watch import Line, Watch
 
 RESTARTS = 3  # times that a run killed by a signal is started again within one sweep
 GRACE = 120.0  # seconds that runs get to save when the sweep is stopped

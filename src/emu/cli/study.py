@@ -15,8 +15,8 @@ from rich.table import Table
 from emu.errors import EmuError
 
 if TYPE_CHECKING:
-    from emu.study.plan import Plan
-    from emu.study.sweep import Launcher, Outcome
+    from emu.study.plan.plans import Plan
+    from emu.study.plan.sweep import Launcher, Outcome
 
 OutFolder = Annotated[Path | None, tyro.conf.arg(name="out")]
 
@@ -45,8 +45,8 @@ def study(
         cluster: Run on a Ray cluster: auto, or an address.
         measure: Only measure how fast this machine trains the study's runs, for --list.
     """
-    from emu.study.experiments import plan
-    from emu.study.plan import parse_seeds
+    from emu.study.plan.experiments import plan
+    from emu.study.plan.plans import parse_seeds
 
     if list_all:
         return _list(workers)
@@ -81,7 +81,7 @@ def sweep(
         workers: Runs at a time on this machine (default: one per core).
         cluster: Run on a Ray cluster: auto, or an address.
     """
-    from emu.study.plan import Plan, grid, parse_seeds, parse_settings
+    from emu.study.plan.plans import Plan, grid, parse_seeds, parse_settings
 
     runs = grid(envs, algos, parse_seeds(seeds), parse_settings(settings))
     words = ["--algos", *algos, "--envs", *envs, "--seeds", seeds] + (["--set", *settings] if settings else [])
@@ -90,24 +90,24 @@ def sweep(
 
 
 def _run(chosen: Plan, out: Path, command: list[str], workers: int, cluster_address: str) -> int:
-    from emu.study.sweep import run_plan
+    from emu.study.plan.sweep import run_plan
 
     outcome = run_plan(chosen, out, command, _launcher(chosen, out, command, workers, cluster_address))
     if not cluster_address and outcome.finished:
-        from emu.study.speed import remember_runs
+        from emu.study.plan.estimate import remember_runs
 
         remember_runs(chosen.runs, out)
     return _report(outcome, out, command)
 
 
 def _launcher(chosen: Plan, out: Path, command: list[str], workers: int, address: str) -> Callable[[], Launcher]:
-    from emu.study.sweep import local
+    from emu.study.plan.sweep import local
 
     if not address:
         return local(out, chosen.runs, workers, command)
     if workers:
         raise EmuError("--workers is for this machine; on a cluster, Ray starts as many runs as there are cores.")
-    from emu.study.cluster import cluster
+    from emu.study.plan.cluster import cluster
 
     return cluster(address, out, chosen.runs, command)
 
@@ -129,8 +129,8 @@ def _report(outcome: Outcome, out: Path, command: Sequence[str]) -> int:
 
 
 def _measure(chosen: Plan, workers: int) -> int:
-    from emu.study import speed
-    from emu.study.sweep import default_workers
+    from emu.study.plan import estimate as speed
+    from emu.study.plan.sweep import default_workers
 
     console = Console()
     speed.measure(chosen.runs, lambda text: console.print(text, highlight=False, soft_wrap=True))
@@ -142,9 +142,9 @@ def _measure(chosen: Plan, workers: int) -> int:
 
 
 def _list(workers: int) -> int:
-    from emu.study import speed
-    from emu.study.experiments import EXPERIMENTS, SCALES, plan
-    from emu.study.sweep import default_workers
+    from emu.study.plan import estimate as speed
+    from emu.study.plan.experiments import EXPERIMENTS, SCALES, plan
+    from emu.study.plan.sweep import default_workers
 
     speeds, console = speed.known_speeds(), Console()
     table = Table("study", "scale", box=None)

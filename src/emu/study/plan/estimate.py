@@ -23,8 +23,8 @@ from emu.config import Config, replace, to_dict
 from emu.errors import EmuError
 from emu.run.checkpoint import replace_json
 from emu.run.metrics import read_rows
-from emu.study import worker
-from emu.study.plan import Planned
+from emu.study.plan import run_one as worker
+from emu.study.plan.plans import Planned
 
 SECONDS = 15.0  # of training that one measurement takes, after compiling
 PATIENCE = 300.0  # seconds until a run must have done its first updates

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from emu.errors import EmuError
-from emu.study import stats
-from emu.study.absolute import read_absolute
-from emu.study.figure import figure, legend, looks, plain
-from emu.study.runs import Run, by_env, require_one_version
+from emu.study.analysis import stats
+from emu.study.analysis.absolute import read_absolute
+from emu.study.analysis.runs import Run, by_env, require_one_version
+from emu.study.figures.style import figure, legend, looks, plain
 
 NAMES = {
     "last": "last win rate",

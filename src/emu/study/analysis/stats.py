@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from emu.errors import EmuError, did_you_mean
-from emu.study.absolute import read_absolute
-from emu.study.runs import WIN_RATE, Run, aligned, by_env, by_label
+from emu.study.analysis.absolute import read_absolute
+from emu.study.analysis.runs import WIN_RATE, Run, aligned, by_env, by_label
 
 RESAMPLES = 5_000
 LEVEL = 0.95

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from emu.errors import EmuError, did_you_mean
-from emu.study import comparison, curves
-from emu.study.figure import require_picture
-from emu.study.runs import WIN_RATE, Run, find_runs, load_run
-from emu.study.stats import Measure
+from emu.study.analysis.runs import WIN_RATE, Run, find_runs, load_run
+from emu.study.analysis.stats import Measure
+from emu.study.figures import comparison, curves
+from emu.study.figures.style import require_picture
 
 KINDS = ("curves", "ablation", "parameter", "recall", "profile", "improvement", "iqm", "embedding")
 
@@ -47,7 +47,7 @@ def draw(kind: str, runs: Sequence[Run], out: Path, options: Options = Options()
     if kind == "iqm":
         return comparison.interquartile_means(runs, out, o.mix_versions, o.title)
     if kind == "embedding":
-        from emu.study.embedding import embeddings  # t-SNE is an extra
+        from emu.study.figures.embedding import embeddings  # t-SNE is an extra
 
         return embeddings(runs, out, o.title)
     raise EmuError(f"No kind of figure is called '{kind}'. {did_you_mean(kind, KINDS)}")

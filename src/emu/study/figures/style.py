@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from emu.errors import EmuError
-from emu.study.runs import WIN_RATE, Run, short_steps
+from emu.study.analysis.runs import WIN_RATE, Run, short_steps
 
 LABELS = {
     WIN_RATE: "test win rate",

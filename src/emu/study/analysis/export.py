@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from emu.errors import EmuError
-from emu.study.absolute import read_absolute
-from emu.study.runs import Run, by_env
+from emu.study.analysis.absolute import read_absolute
+from emu.study.analysis.runs import Run, by_env
 
 METRICS = {"win_rate": "test_win_rate", "return": "test_return", "length": "test_length"}
 

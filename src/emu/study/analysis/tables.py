@@ -13,8 +13,8 @@ from emu import envs
 from emu.config import Config
 from emu.errors import EmuError, did_you_mean
 from emu.memory.episodic import MemoryOptions
-from emu.study import stats
-from emu.study.runs import Run, by_env, by_label, require_one_version, scale_note, short_number, short_steps
+from emu.study.analysis import stats
+from emu.study.analysis.runs import Run, by_env, by_label, require_one_version, scale_note, short_number, short_steps
 
 NOTHING = "–"
 

@@ -20,7 +20,7 @@ from emu.errors import EmuError
 from emu.play.gif import best_of, player, save_gif
 from emu.run.metrics import read_rows
 from emu.run.team import load_team
-from emu.study.plot import plot_curves
+from emu.study.figures.plot import plot_curves
 from emu.train.loop import train
 
 ENV = "gridworld/tiny"

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from emu.study.analysis.runs import WIN_RATE, Run, find_runs, load_run, read_study
 from emu.study.report.packing import TEXT_PER_BYTE, packed
-from emu.study.runs import WIN_RATE, Run, find_runs, load_run, read_study
 
 POINTS = (400, 250, 150, 90, 60, 40, 25)  # of one curve at most; the first that fits is taken
 BUDGET = 6_000_000  # characters for all curves

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from emu.study.plan import Planned
+from emu.study.plan.plans import Planned
 from emu.train.progress import human_time
 
 WINDOW = 60.0  # seconds over which the speed of a run is measured

@@ -17,13 +17,13 @@ from rich.markup import escape
 from rich.table import Table
 
 import emu
+from emu.cli.analysis import absolute, export, plot, table
+from emu.cli.doctor import doctor
+from emu.cli.report import report
+from emu.cli.study import study, sweep
 from emu.config import Config
 from emu.config.build import JsonObject
-from emu.doctor import doctor
 from emu.errors import EmuError, EnvError
-from emu.study.cli import study, sweep
-from emu.study.looking import absolute, export, plot, table
-from emu.study.report.cli import report
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
 AsJson = Annotated[bool, tyro.conf.arg(name="json")]
@@ -59,7 +59,7 @@ def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) 
     Args:
         out_folder: Where the pictures and the runs go.
     """
-    from emu.demo import run_demo
+    from emu.cli.demo import run_demo
     from emu.train.loop import Stopped
 
     try:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from emu.errors import EmuError, did_you_mean
-from emu.study import stats
-from emu.study.figure import PANEL, figure, grid_of, hide_rest, legend, looks, over_steps, plain, shades
-from emu.study.runs import (
+from emu.study.analysis import stats
+from emu.study.analysis.runs import (
     WIN_RATE,
     Run,
     aligned,
@@ -22,6 +21,7 @@ from emu.study.runs import (
     short_number,
     varied_settings,
 )
+from emu.study.figures.style import PANEL, figure, grid_of, hide_rest, legend, looks, over_steps, plain, shades
 
 RECALL = ("memory_mean_visits", "memory_recall_rate", "memory_share_desirable")
 SYMBOLS = {"memory.radius": "δ", "memory.embedder.reconstruction_weight": "λ", "memory.control_weight": "λ"}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from emu.errors import EmuError, did_you_mean
-from emu.study.plan import ALONE, Plan, Planned
+from emu.study.plan.plans import ALONE, Plan, Planned
 
 Scale = Literal["paper", "laptop"]
 SCALES: tuple[Scale, ...] = get_args(Scale)

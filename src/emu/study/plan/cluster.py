@@ -16,9 +16,9 @@ from typing import Any
 
 from emu.envs.workers import ray as host_ray
 from emu.errors import EmuError
-from emu.study import worker
-from emu.study.plan import Planned
-from emu.study.sweep import GRACE, Ended, Launcher, job_of
+from emu.study.plan import run_one as worker
+from emu.study.plan.plans import Planned
+from emu.study.plan.sweep import GRACE, Ended, Launcher, job_of
 
 LOST_NODES = 20  # times that Ray starts a task again after losing its node or its process
 

@@ -1,0 +1,1 @@
+"""Finished runs: read, aggregated with honest statistics, tabulated and exported."""

@@ -1,0 +1,1 @@
+"""Figures of finished runs: curves, comparisons over tasks, the memory's embedding."""
