@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from emu.errors import CheckpointError, EmuError
-from emu.train.loop import Trainer, resume, snapshots, train
+from emu.train import snapshots
+from emu.train.loop import Trainer, resume, train
 from emu.train.snapshots import read_snapshot, snapshot_of, snapshot_paths
 from toys import flip_byte, silent, tiny_config
 

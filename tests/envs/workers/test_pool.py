@@ -196,7 +196,7 @@ print(*(worker.hand.process.pid for worker in pool.workers), flush=True)
 def supervise(tmp_path, then, name="HostCounting", args=None):
     """A supervisor in a process of its own, and the numbers of its workers."""
     script = SUPERVISOR.format(name=name, args=args or {}, then=then)
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path}
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "football.sh"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "football.sh"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from emu.train.loop import progress as console
+from emu.train import progress as console
 from emu.train.progress import Progress, human_bytes, human_time
 
 

@@ -281,7 +281,7 @@ def test_gymnasium_says_what_is_missing():
 
 
 def test_the_template_keeps_its_contract_and_its_goal_can_be_reached(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "examples"))
     env = envs.make("my_environment:Lights", agents=3)
     check_env(env)
     lit = env.reset(4).state[:3] > 0
