@@ -2,7 +2,7 @@
 #
 #   make demo        train two small teams, then a table, demo/curves.png and demo/team.gif (about three minutes)
 #   make test        all tests but the slow ones       make test-slow   the slow ones
-#   make lint        ruff and pyright                  make bench       the speed of training, part by part
+#   make lint        ruff, pyright, rooms              make bench       the speed of training, part by part
 #   make football    Google Research Football, built from source (minutes the first time; needs root or some packages)
 #   make clean       remove .venv and what the commands above left
 
@@ -25,8 +25,10 @@ test-slow: install-dev
 	$(PYTEST) -m slow $(ARGS)
 
 lint: install-dev
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/lint-imports
 
 bench: install
 	$(BIN)/python benchmarks/train_speed.py $(ARGS)

@@ -24,7 +24,10 @@ SHORT = (
     "--log-interval 400 --eval.interval 1000 --eval.episodes 8 --checkpoint.interval 1000 --no-tensorboard --devices 1"
 )
 SMALL = "--learner.batch-size 8 --rollout.envs 4"
-MEMORY = "--memory.embedder.interval 500 --memory.embedder.samples 1024 --memory.embedder.batch-size 256 --memory.capacity 3000"
+MEMORY = (
+    "--memory.capacity 3000 "
+    "--memory.embedder.interval 500 --memory.embedder.samples 1024 --memory.embedder.batch-size 256"
+)
 SINGLE = "--steps 3000 --rollout.random-steps 400 --rollout.envs 2 --rollout.workers 1 --learner.batch-size 32"
 
 # Name, and what follows `emu train`. A later option overrides an earlier one.
