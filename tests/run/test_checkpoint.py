@@ -1,7 +1,6 @@
 """Checkpoints: exact round trips, every kind of damage noticed, nothing lost on a full disk or a sudden end."""
 
 import errno
-import json
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 import emu.run.checkpoint as module
 from emu.errors import CheckpointError
 from emu.replay.episodes import Replay
-from emu.run.checkpoint import Checkpoints, RunLock, load_best, load_tree, replace_json, save_best, save_tree
+from emu.run.checkpoint import Checkpoints, RunLock, load_best, load_tree, save_best, save_tree
 from toys import CountingEnv, flip_byte, make_episode, same_episode
 
 SPEC = CountingEnv().spec
@@ -317,15 +316,6 @@ def test_no_best_team_and_a_damaged_one_are_explained(tmp_path):
     (tmp_path / "best" / "summary.json").write_text("{")
     with pytest.raises(CheckpointError, match="is damaged"):
         load_best(tmp_path, some_tree())
-
-
-def test_json_is_replaced_in_one_step(tmp_path, monkeypatch):
-    path = tmp_path / "x.json"
-    replace_json(path, {"a": 1})
-    with monkeypatch.context() as patch, pytest.raises(OSError):
-        patch.setattr(module, "_flush", no_space)
-        replace_json(path, {"a": 2})
-    assert json.loads(path.read_text()) == {"a": 1}
 
 
 # One process per run

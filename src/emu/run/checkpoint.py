@@ -20,7 +20,6 @@ import os
 import re
 import shutil
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,18 +28,18 @@ import jax
 import numpy as np
 
 from emu.errors import CheckpointError
+from emu.files import Fingerprint, flush, flush_folder, replace_json
 from emu.replay.episodes import Replay
 from emu.replay.steps import Transitions
+from emu.run.folder import RunFolder
 from emu.types import DONE, SEEN, Episode, PyTree
-
-STEP_DIGITS = 12
 
 
 class RunLock:
     """One process per run folder; released when the process ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = (folder / ".lock").open("a+")
+        self._file = RunFolder(folder).lock.open("a+")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -118,9 +117,9 @@ def _write_segment(path: Path, episodes: list[Episode]) -> None:
     temporary = path.with_suffix(".part")
     with temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
-        _flush(file)
+        flush(file)
     temporary.rename(path)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def _read_segment(path: Path) -> Iterator[Episode]:
@@ -141,14 +140,15 @@ class Checkpoints:
 
     def __init__(self, run: Path, keep: int) -> None:
         self.run, self.keep = run, keep
-        self.folder, self.segments_folder = run / "checkpoints", run / "replay"
+        self.files = RunFolder(run)
+        self.folder, self.segments_folder = self.files.checkpoints, self.files.replay
         self.folder.mkdir(parents=True, exist_ok=True)
         self.segments_folder.mkdir(exist_ok=True)
         self.segments: list[dict[str, Any]] = []  # of the newest checkpoint: name, first, count, bytes, crc
 
     def steps(self) -> list[int]:
         """Steps at which complete checkpoints exist, oldest first."""
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+        return self.files.checkpoint_steps()
 
     def save(
         self,
@@ -160,7 +160,7 @@ class Checkpoints:
         save_memory: Callable[[Path], None] | None = None,
     ) -> Path:
         """Write one checkpoint; on any failure the earlier ones stay as they were."""
-        final = self.folder / f"{step:0{STEP_DIGITS}d}"
+        final = self.files.checkpoint(step)
         temporary = self.folder / f".writing-{step}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -169,7 +169,7 @@ class Checkpoints:
             save_tree(temporary / "tree", tree)
             with (temporary / "rollout.npz").open("wb") as file:
                 np.savez(file, allow_pickle=False, **arrays)
-                _flush(file)
+                flush(file)
             if save_memory is not None:
                 save_memory(temporary / "memory")
             content = state | {
@@ -181,7 +181,7 @@ class Checkpoints:
             _write_json(temporary / "manifest.json", _manifest(temporary))
             shutil.rmtree(final, ignore_errors=True)
             temporary.rename(final)
-            _flush_folder(self.folder)
+            flush_folder(self.folder)
         except Exception as error:
             shutil.rmtree(temporary, ignore_errors=True)
             for part in self.segments_folder.glob("*.part"):
@@ -195,7 +195,7 @@ class Checkpoints:
     ) -> tuple[PyTree, dict, dict, Path]:
         """The newest checkpoint that is whole: its tree, rollout arrays, state and folder. Refills the replay."""
         for step in reversed(self.steps()):
-            folder = self.folder / f"{step:0{STEP_DIGITS}d}"
+            folder = self.files.checkpoint(step)
             try:
                 tree, arrays, state, episodes = self._read(folder, like)
             except (CheckpointError, OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
@@ -234,7 +234,7 @@ class Checkpoints:
             name = f"episodes-{next_number:09d}-{replay.added - 1:09d}.npz"
             path = self.segments_folder / name
             _write_segment(path, episodes)
-            live.append({"name": name, "first": next_number, "count": len(episodes), **_fingerprint(path)})
+            live.append({"name": name, "first": next_number, "count": len(episodes), **Fingerprint.of(path)._asdict()})
         self.segments = live
 
     def _prune(self) -> None:
@@ -242,11 +242,11 @@ class Checkpoints:
         for leftover in self.folder.glob(".writing-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for step in self.steps()[: -self.keep]:
-            shutil.rmtree(self.folder / f"{step:0{STEP_DIGITS}d}", ignore_errors=True)
+            shutil.rmtree(self.files.checkpoint(step), ignore_errors=True)
         needed = {segment["name"] for segment in self.segments}
         for step in self.steps():
             with contextlib.suppress(OSError, ValueError):
-                state = json.loads((self.folder / f"{step:0{STEP_DIGITS}d}" / "state.json").read_text())
+                state = json.loads((self.files.checkpoint(step) / "state.json").read_text())
                 needed |= {segment["name"] for segment in state["segments"]}
         for path in self.segments_folder.iterdir():
             if path.name not in needed:
@@ -271,7 +271,7 @@ def _reason(error: Exception) -> str:
 
 def save_best(run: Path, policy: PyTree, step: int, summary: dict[str, float]) -> None:
     """Replace the best parameters; whenever the process ends, there are either the old or the new."""
-    best = run / "best"
+    best = RunFolder(run).best
     try:
         best.mkdir(exist_ok=True)
         names = [re.match(r"policy-(\d+)", path.name) for path in best.iterdir()]  # half-written ones included
@@ -290,7 +290,7 @@ def save_best(run: Path, policy: PyTree, step: int, summary: dict[str, float]) -
 
 def load_best(run: Path, like: PyTree) -> tuple[PyTree, dict[str, float]]:
     """The best parameters of a run and the test they were best in."""
-    path = run / "best" / "summary.json"
+    path = RunFolder(run).best / "summary.json"
     if not path.exists():
         raise CheckpointError(f"{run} holds no trained team yet: it has no best/ folder.")
     try:
@@ -301,51 +301,10 @@ def load_best(run: Path, like: PyTree) -> tuple[PyTree, dict[str, float]]:
     return load_tree(path.parent / folder, like), summary
 
 
-def replace_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write a JSON file in one step: readers see the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("w") as file:
-        file.write(json.dumps(content, indent=indent) + "\n")
-        _flush(file)
-    temporary.replace(path)
-    _flush_folder(path.parent)
-
-
-def replace_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write a compressed .npz in one step; the same arrays give the same bytes."""
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-        _flush(file)
-    temporary.replace(path)
-    _flush_folder(path.parent)
-
-
-def _flush(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _write_json(path: Path, content: Any) -> None:
     with path.open("w") as file:
         json.dump(content, file)
-        _flush(file)
-
-
-def _fingerprint(path: Path) -> dict[str, int]:
-    crc = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            crc = zlib.crc32(block, crc)
-    return {"bytes": path.stat().st_size, "crc": crc}
+        flush(file)
 
 
 def _manifest(folder: Path) -> dict[str, dict[str, int]]:
@@ -353,7 +312,7 @@ def _manifest(folder: Path) -> dict[str, dict[str, int]]:
     for path in files:  # others wrote some of them: make sure that they are on disk before they are vouched for
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    return {str(path.relative_to(folder)): _fingerprint(path) for path in files}
+    return {str(path.relative_to(folder)): Fingerprint.of(path)._asdict() for path in files}
 
 
 def _verify(folder: Path) -> None:
@@ -368,6 +327,5 @@ def _verify(folder: Path) -> None:
 def _verify_file(path: Path, expected: dict[str, Any]) -> None:
     if not path.exists():
         raise CheckpointError(f"{path.name} is missing")
-    found = _fingerprint(path)
-    if (found["bytes"], found["crc"]) != (expected["bytes"], expected["crc"]):
+    if Fingerprint.of(path) != (expected["bytes"], expected["crc"]):
         raise CheckpointError(f"{path.name} is damaged")
