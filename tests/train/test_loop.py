@@ -254,7 +254,7 @@ def test_something_that_is_no_run_cannot_be_resumed(tmp_path):
 
 
 def test_a_run_in_use_is_refused(finished, tmp_path):
-    from emu.run.checkpoint import RunLock
+    from emu.run.lock import RunLock
 
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)

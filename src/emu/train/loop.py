@@ -26,8 +26,10 @@ from emu.learners.build import build_keeper, build_learner, build_photographer, 
 from emu.play.build import build_players
 from emu.play.evaluate import Evaluator
 from emu.replay.episodes import Replay
-from emu.run.checkpoint import Checkpoints, RunLock, save_best
+from emu.run.best import save_best
+from emu.run.checkpoint import Checkpoints, Content
 from emu.run.folder import is_in_use, is_run, read_config, remove_beginning, run_folder, write_config, write_meta
+from emu.run.lock import RunLock
 from emu.run.metrics import MetricsWriter, last_evaluation
 from emu.run.provenance import provenance
 from emu.train.means import Means
@@ -286,12 +288,13 @@ class Trainer:
         if self.keeper:
             state["trainings"] = self.keeper.trainings
         memory = self.keeper.save if self.keeper else None
-        self.checkpoints.save(self.counters.step, self.tree, self.rollout.save(), state, self.replay, memory)
+        content = Content(self.tree, self.rollout.save(), state, memory)
+        self.checkpoints.save(self.counters.step, content, self.replay)
         self.seconds["checkpoint"] += time.perf_counter() - started
 
     def restore(self) -> int:
         """Load the newest whole checkpoint; the number of bytes of metrics.jsonl that belong to it."""
-        tree, arrays, state, folder = self.checkpoints.load(self.tree, self.replay, self.progress.warn)
+        tree, arrays, state, folder, _ = self.checkpoints.load(self.tree, self.replay, self.progress.warn)
         self.state = self.learner.shards.replicate(tree["learner"])
         self.rollout_state = self.rollout.shards.put(tree["rollout"])
         self.rollout.load(arrays)

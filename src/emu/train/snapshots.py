@@ -21,8 +21,8 @@ from emu.config import Config, replace
 from emu.envs.spec import Env
 from emu.errors import CheckpointError, EmuError
 from emu.learners.base import Learner
-from emu.run.checkpoint import RunLock
 from emu.run.folder import RunFolder, read_config
+from emu.run.lock import RunLock
 from emu.run.snapshots import Memories, Snapshot, Trail, write_snapshot
 from emu.types import Array, PyTree
 

@@ -20,7 +20,7 @@ from emu.config import Config
 from emu.envs.spec import Env
 from emu.errors import EmuError
 from emu.play.gif import Recording, player
-from emu.run.checkpoint import load_part
+from emu.run.checkpoint import load_embedder
 from emu.run.folder import RunFolder
 from emu.run.team import load_team
 from emu.study.analysis.runs import Run, scale_note, short_steps
@@ -77,8 +77,8 @@ def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
         raise EmuError(f"{run} has no checkpoint to read a memory from (they are not kept in git): train it again.")
     folder = files.checkpoint(steps[-1])
     keeper = MemoryKeeper(config, envs.make(config.env, **config.env_args).spec)
-    tree = load_part(folder / "tree", {"embedder": keeper.state})
-    keeper.load(folder / "memory", tree["embedder"], trainings=0)
+    state, memory = load_embedder(folder, keeper.state)
+    keeper.load(memory, state, trainings=0)
     return keeper, steps[-1]
 
 

@@ -75,7 +75,7 @@ def keep_to(cores: list[int]) -> None:
 
 def wait_for_folder(folder: Path, patience: float = PATIENCE) -> None:
     """Wait until no other process trains in a folder."""
-    from emu.run.checkpoint import RunLock
+    from emu.run.lock import RunLock
 
     until = time.monotonic() + patience
     while folder.exists():
