@@ -23,6 +23,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from emu.errors import ConfigError
+from emu.files import cache_folder
 from emu.types import PyTree
 
 DATA = "data"  # the mesh axis over which batches and environments are divided
@@ -73,8 +74,7 @@ def keep_compiled_programs() -> None:
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = root / "emu" / f"programs-{_processor()}"
+    folder = cache_folder() / f"programs-{_processor()}"
     with contextlib.suppress(OSError):  # nowhere to write: every process compiles for itself
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

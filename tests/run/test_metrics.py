@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from emu.errors import EmuError
-from emu.run.metrics import Means, MetricsWriter, read_rows
+from emu.run.metrics import MetricsWriter, read_rows
+from emu.train.means import Means
 
 
 def test_means_take_single_values_and_lists():

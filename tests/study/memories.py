@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from emu import envs
-from emu.train.snapshots import Memories, Snapshot, Trail, write_snapshot
+from emu.run.snapshots import Memories, Snapshot, Trail, write_snapshot
 
 
 def invent_snapshot(run: Path, env_name: str, step: int, rows: int = 60, places: int = 9) -> Snapshot:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emu.config import to_dict
 from emu.errors import ConfigError, EmuError
-from emu.run.checkpoint import replace_json
+from emu.files import replace_json
 from emu.run.folder import write_config
 from emu.study.plan.plans import (
     Plan,

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from emu.cli.app import main
 from emu.errors import EmuError
+from emu.run.snapshots import snapshot_paths
 from emu.study.report import memories, page, summary
 from emu.study.report import series as curves
 from emu.study.report.memories import memories_payload, principal_components, project
@@ -21,7 +22,6 @@ from emu.study.report.series import curves_payload, read_told, thinned
 from emu.study.report.settings import differing, settings_html
 from emu.study.report.summary import difference, summary_html
 from emu.train.loop import train
-from emu.train.snapshots import snapshot_paths
 from study.memories import invent_snapshot
 from study.synthetic import make_study, write_run
 from toys import flip_byte, silent, tiny_config

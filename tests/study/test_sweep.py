@@ -13,7 +13,7 @@ from rich.console import Console
 
 from emu.cli.app import main
 from emu.errors import CheckpointError, EmuError
-from emu.run.checkpoint import RunLock
+from emu.run.lock import RunLock
 from emu.study.plan import run_one as worker
 from emu.study.plan.plans import Plan, grid
 from emu.study.plan.sweep import RESTARTS, Processes, default_workers, local, run_plan, share_cores

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from emu.errors import CheckpointError, EmuError, EnvError
-from emu.run.folder import last_test, read_config, run_folder
-from emu.run.metrics import read_rows
+from emu.run.folder import read_config, run_folder
+from emu.run.metrics import last_evaluation, read_rows
 from emu.train.loop import Stopped, Trainer, resume, train
 from toys import flip_byte, silent, tiny_config
 
@@ -49,7 +49,7 @@ def test_a_run_tests_logs_and_saves_on_time(finished):
     assert all(step - 100 * number <= 32 for number, step in enumerate(tests))
     assert len(logs) == 8 and all(step - 50 * (number + 1) <= 32 for number, step in enumerate(logs))
     assert all(np.isfinite(value) for row in rows for value in row.values())
-    assert last_test(finished)["test_win_rate"] == rows[-1]["test_win_rate"]
+    assert last_evaluation(finished)["test_win_rate"] == rows[-1]["test_win_rate"]
 
 
 def test_exploration_falls_on_schedule(finished):
@@ -218,7 +218,7 @@ def test_a_finished_run_says_so_and_can_be_made_longer(finished, tmp_path):
     warnings = []
     progress = silent()
     progress.warn = warnings.append
-    assert resume(folder, progress=progress) == last_test(finished)
+    assert resume(folder, progress=progress) == last_evaluation(finished)
     assert "is complete" in warnings[0]
     resume(folder, steps=500, progress=silent())
     assert metrics_of(folder).startswith(metrics_of(finished)) and counters_of(folder)["step"] >= 500
@@ -254,7 +254,7 @@ def test_something_that_is_no_run_cannot_be_resumed(tmp_path):
 
 
 def test_a_run_in_use_is_refused(finished, tmp_path):
-    from emu.run.checkpoint import RunLock
+    from emu.run.lock import RunLock
 
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)

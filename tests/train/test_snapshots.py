@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from emu.errors import CheckpointError, EmuError
+from emu.run.snapshots import read_snapshot, snapshot_paths
 from emu.train import snapshots
 from emu.train.loop import Trainer, resume, train
-from emu.train.snapshots import read_snapshot, snapshot_of, snapshot_paths
+from emu.train.snapshots import snapshot_of
 from toys import flip_byte, silent, tiny_config
 
 

@@ -119,6 +119,7 @@ def render(
         fps: Pictures a second.
     """
     from emu.play.gif import best_of, player, save_gif
+    from emu.run.folder import RunFolder as Files
     from emu.run.team import load_team
 
     _at_least_one("--tries", tries)
@@ -126,7 +127,7 @@ def render(
         raise EmuError(f"--fps must lie between 0.1 and 100, not {fps:g}.")
     team = load_team(run)
     recording = best_of(tries, player(team.env, team.learner, team.policy))
-    path = save_gif(team.env, recording.states, out_file or run / "team.gif", fps)
+    path = save_gif(team.env, recording.states, out_file or Files(run).gif, fps)
     won = "won" if recording.won else "not won"
     out.print(f"{path}: {len(recording.states) - 1} steps, return {recording.total:.2f}, {won}", soft_wrap=True)
     return 0

@@ -18,6 +18,7 @@ from emu.config import Config
 from emu.config.presets import preset
 from emu.errors import EmuError
 from emu.play.gif import best_of, player, save_gif
+from emu.run.folder import is_run
 from emu.run.metrics import read_rows
 from emu.run.team import load_team
 from emu.study.figures.plot import plot_curves
@@ -69,7 +70,7 @@ def demo_config(algo: str) -> Config:
 def fresh_folder(folder: Path) -> Path:
     """Remove what an earlier demo left, and nothing else."""
     if folder.exists():
-        if any(folder.iterdir()) and not (folder / "config.json").exists():
+        if any(folder.iterdir()) and not is_run(folder):
             raise EmuError(f"{folder} is not a run of an earlier demo. Choose another place with `emu demo --out`.")
         shutil.rmtree(folder)
     return folder

@@ -1,373 +1,324 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped.
 
     run/
-      replay/episodes-0000000-0000123.npz     episodes are immutable, so each is written once, in segments
-      checkpoints/000000050000/               tree/ (orbax), rollout.npz, memory/, state.json, manifest.json
-      best/policy-7/, best/summary.json       the parameters of the best test so far, and that test
+      replay/                         the episodes, in segments that several checkpoints share (`emu.run.segments`)
+      checkpoints/000000050000/       tree and best (safetensors), rollout.npz, memory/, state.json, manifest.json
+      checkpoints/damaged-...         one whose checksums did not match; kept, never read
 
-A checkpoint is written beside its final place and renamed into it when complete; its manifest holds the size and
-checksum of every file, replay segments included. `best/summary.json` names the folder of the parameters and is
-replaced in one step, so a process killed at any moment leaves the old best or the new. No pickle anywhere.
+A checkpoint is written beside its final place, read back, and renamed into it when complete; its manifest holds the
+size and checksum of every file. It is set aside only when a checksum tells that it is damaged: one that does not fit
+the settings, or that cannot be read at the moment, stays where it is. No pickle anywhere.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import json
 import os
-import re
 import shutil
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 
-from emu.errors import CheckpointError
-from emu.replay.episodes import Replay
-from emu.replay.steps import Transitions
-from emu.types import DONE, SEEN, Episode, PyTree
+from emu.errors import CheckpointError, EmuError
+from emu.files import Fingerprint, flush_folder, read_object, reason, replace_arrays, replace_json
+from emu.run.folder import RunFolder
+from emu.run.segments import OURS, Segment, SegmentDamaged
+from emu.run.trees import SUFFIX, load_part, load_tree, save_tree
+from emu.types import Episode, PyTree
 
-STEP_DIGITS = 12
+if TYPE_CHECKING:
+    from emu.replay.episodes import Replay
+    from emu.replay.steps import Transitions
 
-
-class RunLock:
-    """One process per run folder; released when the process ends, however it ends."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file = (folder / ".lock").open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.seek(0)
-            owner = self._file.read().strip() or "unknown"
-            raise CheckpointError(
-                f"{folder} is in use by another process (pid {owner}). Wait for it, stop it, or choose another folder."
-            ) from error
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    def release(self) -> None:
-        self._file.close()
+FORMAT = 2  # of a checkpoint; 1 was orbax
+TREE, ROLLOUT, MEMORY, STATE, MANIFEST = f"tree{SUFFIX}", "rollout.npz", "memory", "state.json", "manifest.json"
+WRITING, DAMAGED = ".writing-", "damaged-"
+Warn = Callable[[str], None]
 
 
-# Trees: orbax cannot store empty arrays, so a tree is stored as its non-empty leaves by name.
+class Damaged(CheckpointError):
+    """Files that are not what was written; the only reason to set a checkpoint aside."""
 
 
-def _named_leaves(tree: PyTree) -> dict[str, np.ndarray]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+class Content(NamedTuple):
+    """What a run puts into a checkpoint, replay aside."""
+
+    tree: PyTree  # all that lives on the devices
+    arrays: dict[str, np.ndarray]  # the unfinished episodes
+    state: dict[str, Any]  # counters and the like, as JSON
+    save_memory: Callable[[Path], None] | None = None
+    extra: dict[str, Path] = {}  # noqa: RUF012  # further files to copy, by the name they get
 
 
-def _checkpointer() -> Any:
-    import orbax.checkpoint as ocp
+class Restored(NamedTuple):
+    """What a checkpoint gives back; the replay is refilled."""
 
-    return ocp.Checkpointer(ocp.StandardCheckpointHandler())
+    tree: PyTree
+    arrays: dict[str, np.ndarray]
+    state: dict[str, Any]
+    folder: Path
+    lost_episodes: int = 0  # of the replay, in segments that nothing could restore
 
-
-def save_tree(folder: Path, tree: PyTree) -> None:
-    import orbax.checkpoint as ocp
-
-    leaves = {name: leaf for name, leaf in _named_leaves(jax.device_get(tree)).items() if leaf.size}
-    _checkpointer().save(folder.absolute(), args=ocp.args.StandardSave(leaves))
-
-
-def load_tree(folder: Path, like: PyTree) -> PyTree:
-    """Read a tree back as host arrays, in the structure and with the shapes of `like`."""
-    import orbax.checkpoint as ocp
-
-    wanted = _named_leaves(jax.device_get(like))
-    present = {name: leaf for name, leaf in wanted.items() if leaf.size}
-    try:
-        stored = _checkpointer().restore(folder.absolute(), args=ocp.args.StandardRestore(present))
-    except (ValueError, KeyError, OSError) as error:
-        raise CheckpointError(f"{folder} does not fit this configuration or is damaged: {error}") from error
-    for name, leaf in present.items():
-        if stored[name].shape != leaf.shape:
-            raise CheckpointError(f"{folder}: '{name}' has shape {stored[name].shape}, expected {leaf.shape}.")
-    leaves = [stored.get(name, leaf) for name, leaf in wanted.items()]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def load_part(folder: Path, like: PyTree) -> PyTree:
-    """Some leaves of a stored tree, those that `like` names, as host arrays."""
-    try:
-        stored = _checkpointer().restore(folder.absolute())
-        leaves = [stored[name] if leaf.size else leaf for name, leaf in _named_leaves(jax.device_get(like)).items()]
-    except (ValueError, KeyError, OSError) as error:
-        raise CheckpointError(f"{folder} does not fit this configuration or is damaged: {error}") from error
-    return jax.tree.unflatten(jax.tree.structure(like), [np.asarray(leaf) for leaf in leaves])
-
-
-# Replay segments
-
-
-def _write_segment(path: Path, episodes: list[Episode]) -> None:
-    names = episodes[0].kept(SEEN + DONE)
-    if all(np.may_share_memory(e.obs, e.state) for e in episodes):  # the state is a view of the observation
-        del names["state"]
-    arrays = {name: np.concatenate([getattr(e, name) for e in episodes]) for name in names}
-    arrays["won"] = np.array([bool(e.won) for e in episodes])
-    arrays["lengths"] = np.array([e.length for e in episodes])
-    temporary = path.with_suffix(".part")
-    with temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-        _flush(file)
-    temporary.rename(path)
-    _flush_folder(path.parent)
-
-
-def _read_segment(path: Path) -> Iterator[Episode]:
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = dict(stored)
-    step = shown = 0
-    for index, length in enumerate(arrays["lengths"].tolist()):
-        seen, done = slice(shown, shown + length + 1), slice(step, step + length)
-        wide = {name: arrays[name][seen].copy() for name in SEEN if name in arrays}
-        wide.setdefault("state", wide["obs"][:, 0])
-        narrow = {name: arrays[name][done].copy() for name in DONE if name in arrays}
-        yield Episode(**wide, **narrow, won=arrays["won"][index])
-        shown, step = shown + length + 1, step + length
+    @property
+    def memory(self) -> Path:
+        return self.folder / MEMORY
 
 
 class Checkpoints:
     """The checkpoints of one run folder."""
 
     def __init__(self, run: Path, keep: int) -> None:
-        self.run, self.keep = run, keep
-        self.folder, self.segments_folder = run / "checkpoints", run / "replay"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.segments_folder.mkdir(exist_ok=True)
-        self.segments: list[dict[str, Any]] = []  # of the newest checkpoint: name, first, count, bytes, crc
+        self.run, self.keep, self.files = run, keep, RunFolder(run)
+        self.folder, self.segments_folder = self.files.checkpoints, self.files.replay
+        for folder in (self.folder, self.segments_folder):
+            if folder.is_symlink():
+                raise CheckpointError(
+                    f"{folder} is a symbolic link. Old files are removed from it, so it must be a real folder of the "
+                    "run: move the whole run to where there is room, and link that."
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+        self.segments: list[Segment] = []  # of the newest checkpoint
 
     def steps(self) -> list[int]:
         """Steps at which complete checkpoints exist, oldest first."""
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+        return self.files.checkpoint_steps()
 
-    def save(
-        self,
-        step: int,
-        tree: PyTree,
-        arrays: dict[str, np.ndarray],
-        state: dict[str, Any],
-        replay: Replay | Transitions,
-        save_memory: Callable[[Path], None] | None = None,
-    ) -> Path:
+    def set_aside(self) -> list[Path]:
+        """Checkpoints that were found damaged."""
+        return sorted(self.folder.glob(f"{DAMAGED}*"))
+
+    # Saving
+
+    def save(self, step: int, content: Content, replay: Replay | Transitions) -> Path:
         """Write one checkpoint; on any failure the earlier ones stay as they were."""
-        final = self.folder / f"{step:0{STEP_DIGITS}d}"
-        temporary = self.folder / f".writing-{step}"
+        final, temporary = self.files.checkpoint(step), self.folder / f"{WRITING}{step}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
             self._save_replay(replay)
-            save_tree(temporary / "tree", tree)
-            with (temporary / "rollout.npz").open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-                _flush(file)
-            if save_memory is not None:
-                save_memory(temporary / "memory")
-            content = state | {
-                "replay_added": replay.added,
-                "replay_first": replay.first,
-                "segments": self.segments,
-            }
-            _write_json(temporary / "state.json", content)
-            _write_json(temporary / "manifest.json", _manifest(temporary))
+            self._write(temporary, content, replay)
             shutil.rmtree(final, ignore_errors=True)
             temporary.rename(final)
-            _flush_folder(self.folder)
+            flush_folder(self.folder)
         except Exception as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            for part in self.segments_folder.glob("*.part"):
-                part.unlink(missing_ok=True)
             raise CheckpointError(self._failure(error)) from error
         self._prune()
         return final
 
-    def load(
-        self, like: PyTree, replay: Replay | Transitions, warn: Callable[[str], None]
-    ) -> tuple[PyTree, dict, dict, Path]:
-        """The newest checkpoint that is whole: its tree, rollout arrays, state and folder. Refills the replay."""
-        for step in reversed(self.steps()):
-            folder = self.folder / f"{step:0{STEP_DIGITS}d}"
-            try:
-                tree, arrays, state, episodes = self._read(folder, like)
-            except (CheckpointError, OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-                warn(f"Checkpoint {folder.name} cannot be used ({error}). Falling back to the one before it.")
-                shutil.move(folder, folder.with_name(f"damaged-{folder.name}"))
-                continue
-            replay.restore(episodes, state["replay_added"])
-            self.segments = state["segments"]
-            self._prune()
-            return tree, arrays, state, folder
-        raise CheckpointError(
-            f"{self.run} has no checkpoint that can be read, so there is nothing to resume. Start it again in a new "
-            "folder with `emu train`; config.json in the old one holds every setting."
-        )
-
-    def _read(self, folder: Path, like: PyTree) -> tuple[PyTree, dict, dict, list[Episode]]:
-        _verify(folder)
-        state = json.loads((folder / "state.json").read_text())
-        episodes: list[Episode] = []
-        for segment in state["segments"]:
-            path = self.segments_folder / segment["name"]
-            _verify_file(path, segment)
-            episodes.extend(_read_segment(path))
-        first = state["segments"][0]["first"] if state["segments"] else state["replay_first"]
-        episodes = episodes[state["replay_first"] - first :]
-        with np.load(folder / "rollout.npz", allow_pickle=False) as stored:
-            arrays = dict(stored)
-        return load_tree(folder / "tree", like), arrays, state, episodes
+    def _write(self, folder: Path, content: Content, replay: Replay | Transitions) -> None:
+        save_tree(folder / TREE, content.tree)
+        replace_arrays(folder / ROLLOUT, content.arrays, compressed=False)
+        if content.save_memory is not None:
+            content.save_memory(folder / MEMORY)
+        for name, source in content.extra.items():
+            shutil.copyfile(source, folder / name)
+        replay_state = {"replay_added": replay.added, "replay_first": replay.first}
+        segments = {"segments": [segment.described for segment in self.segments]}
+        replace_json(folder / STATE, content.state | replay_state | segments)
+        replace_json(folder / MANIFEST, {"format": FORMAT, "files": _fingerprints(folder)})
+        _read_back(folder, content)
 
     def _save_replay(self, replay: Replay | Transitions) -> None:
         """Write the episodes that no segment holds yet; forget segments whose episodes have all left the ring."""
-        live = [s for s in self.segments if s["first"] + s["count"] > replay.first]
-        next_number = max([replay.first] + [s["first"] + s["count"] for s in live])
-        episodes = replay.since(next_number)
-        if episodes:
-            name = f"episodes-{next_number:09d}-{replay.added - 1:09d}.npz"
-            path = self.segments_folder / name
-            _write_segment(path, episodes)
-            live.append({"name": name, "first": next_number, "count": len(episodes), **_fingerprint(path)})
+        live = [s for s in self.segments if s.first + s.count > replay.first]
+        next_number = max([replay.first] + [s.first + s.count for s in live])
+        if episodes := replay.since(next_number):
+            live.append(Segment.write(self.segments_folder, next_number, episodes))
         self.segments = live
 
     def _prune(self) -> None:
-        """Keep the newest checkpoints, and the replay segments that any of them needs; no half-written ones."""
-        for leftover in self.folder.glob(".writing-*"):
+        """Keep the newest checkpoints, and the segments that any of them needs; remove nothing that is not ours."""
+        for leftover in self.folder.glob(f"{WRITING}*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for step in self.steps()[: -self.keep]:
-            shutil.rmtree(self.folder / f"{step:0{STEP_DIGITS}d}", ignore_errors=True)
-        needed = {segment["name"] for segment in self.segments}
+            shutil.rmtree(self.files.checkpoint(step), ignore_errors=True)
+        needed = {name for segment in self.segments for name in segment.names}
         for step in self.steps():
-            with contextlib.suppress(OSError, ValueError):
-                state = json.loads((self.folder / f"{step:0{STEP_DIGITS}d}" / "state.json").read_text())
-                needed |= {segment["name"] for segment in state["segments"]}
+            try:
+                state = _read_state(self.files.checkpoint(step))
+                needed |= {name for s in self._segments_of(state) for name in s.names}
+            except CheckpointError:
+                return  # it cannot say what it needs, so nothing is removed
         for path in self.segments_folder.iterdir():
-            if path.name not in needed:
+            if OURS.fullmatch(path.name) and path.name not in needed and path.is_file():
                 path.unlink(missing_ok=True)
 
     def _failure(self, error: Exception) -> str:
         known = self.steps()
         last = f"The checkpoint of step {known[-1]} is intact" if known else "No earlier checkpoint exists"
         return (
-            f"Could not save a checkpoint in {self.run}: {_reason(error)}. {last}. "
+            f"Could not save a checkpoint in {self.run}: {why(error)}. {last}. "
             f"Free some space, then go on with `emu resume {self.run}`."
         )
 
+    # Restoring
 
-def _reason(error: Exception) -> str:
+    def newest_state(self, warn: Warn, set_aside: bool = True) -> dict[str, Any] | None:
+        """The state in the newest checkpoint that is whole; None where there is none."""
+        return next((state for _, state in self._whole(warn, set_aside)), None)
+
+    def load(self, like: PyTree, replay: Replay | Transitions, warn: Warn, read_only: bool = False) -> Restored:
+        """The newest checkpoint that is whole with all its episodes; else the newest, without the damaged ones.
+
+        `read_only`: nothing in the folder is renamed, repaired or removed.
+        """
+        folder, state, episodes, lost = self._choose(warn, read_only)
+        try:
+            with np.load(folder / ROLLOUT, allow_pickle=False) as stored:
+                arrays = dict(stored)
+            tree = load_tree(folder / TREE, like)
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise CheckpointError(f"{folder} cannot be read: {reason(error)}. It was left as it is.") from error
+        replay.restore(episodes, state["replay_added"])
+        if not lost:
+            self.segments = self._segments_of(state)  # else all that is left is written anew, under new numbers
+        if not read_only:
+            self._prune()
+        return Restored(tree, arrays, state, folder, lost)
+
+    def _choose(self, warn: Warn, read_only: bool) -> tuple[Path, dict[str, Any], list[Episode], int]:
+        incomplete = None
+        for folder, state in self._whole(warn, set_aside=not read_only):
+            episodes, lost, reasons = self._episodes(state, repair=not read_only)
+            if not lost:
+                return folder, state, episodes, 0
+            warn(f"Checkpoint {folder.name} is whole, but not its replay: {'; '.join(reasons)}.")
+            incomplete = incomplete or (folder, state, episodes, lost)
+        if incomplete is None:
+            raise CheckpointError(
+                f"{self.run} has no checkpoint that can be read, so there is nothing to resume. Start it again in a "
+                f"new folder with `emu train` ({self.files.config.name} in the old one holds every setting), or from "
+                f"its beginning with `emu resume {self.run} --restart`."
+            )
+        folder, _, episodes, lost = incomplete
+        warn(
+            f"Going on from {folder.name} WITHOUT {lost} of {lost + len(episodes)} episodes of the replay. From here "
+            "on the run differs from an undisturbed one; its parameters, optimisers and memory are complete."
+        )
+        return incomplete
+
+    def _whole(self, warn: Warn, set_aside: bool) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Checkpoints whose own files are all as they were written, the newest first."""
+        for step in reversed(self.steps()):
+            folder = self.files.checkpoint(step)
+            try:
+                verify(folder)
+                state = _read_state(folder)
+            except Damaged as error:
+                warn(f"Checkpoint {folder.name} is damaged ({error}). Falling back to the one before it.")
+                if set_aside:
+                    _move_aside(folder)
+                continue
+            yield folder, state
+
+    def _episodes(self, state: dict[str, Any], repair: bool) -> tuple[list[Episode], int, list[str]]:
+        """The episodes of the replay as far as they can be read, how many cannot, and why."""
+        episodes: list[Episode] = []
+        lost, reasons = 0, []
+        for segment in self._segments_of(state):
+            try:
+                numbered = segment.episodes(repair)
+            except SegmentDamaged as error:
+                lost += min(segment.count, segment.first + segment.count - state["replay_first"])
+                reasons.append(str(error))
+                continue
+            episodes += [episode for number, episode in numbered if number >= state["replay_first"]]
+        return episodes, lost, reasons
+
+    def _segments_of(self, state: dict[str, Any]) -> list[Segment]:
+        return [Segment(self.segments_folder, described) for described in state["segments"]]
+
+
+def why(error: Exception) -> str:
+    """Why something could not be written."""
     full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
     return "the disk is full" if full else f"{type(error).__name__}: {error}"
 
 
-# The best parameters
+def load_embedder(folder: Path, like: PyTree) -> tuple[PyTree, Path]:
+    """The embedder's state in a checkpoint, and where its memory is."""
+    return load_part(folder / TREE, {"embedder": like})["embedder"], folder / MEMORY
 
 
-def save_best(run: Path, policy: PyTree, step: int, summary: dict[str, float]) -> None:
-    """Replace the best parameters; whenever the process ends, there are either the old or the new."""
-    best = run / "best"
-    try:
-        best.mkdir(exist_ok=True)
-        names = [re.match(r"policy-(\d+)", path.name) for path in best.iterdir()]  # half-written ones included
-        fresh = best / f"policy-{max((int(name[1]) for name in names if name), default=0) + 1}"
-        save_tree(fresh, policy)
-        replace_json(best / "summary.json", {"step": step, **summary, "folder": fresh.name})
-    except Exception as error:
-        raise CheckpointError(
-            f"Could not save the best team in {best}: {_reason(error)}. Checkpoints are intact. "
-            f"Make room, then go on with `emu resume {run}`."
-        ) from error
-    for path in best.glob("*"):
-        if path.is_dir() and path != fresh:
-            shutil.rmtree(path, ignore_errors=True)
+# The manifest
 
 
-def load_best(run: Path, like: PyTree) -> tuple[PyTree, dict[str, float]]:
-    """The best parameters of a run and the test they were best in."""
-    path = run / "best" / "summary.json"
-    if not path.exists():
-        raise CheckpointError(f"{run} holds no trained team yet: it has no best/ folder.")
-    try:
-        summary = json.loads(path.read_text())
-        folder = summary.pop("folder")
-    except (ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}): train the team again.") from error
-    return load_tree(path.parent / folder, like), summary
-
-
-def replace_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write a JSON file in one step: readers see the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("w") as file:
-        file.write(json.dumps(content, indent=indent) + "\n")
-        _flush(file)
-    temporary.replace(path)
-    _flush_folder(path.parent)
-
-
-def replace_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write a compressed .npz in one step; the same arrays give the same bytes."""
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-        _flush(file)
-    temporary.replace(path)
-    _flush_folder(path.parent)
-
-
-def _flush(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _write_json(path: Path, content: Any) -> None:
-    with path.open("w") as file:
-        json.dump(content, file)
-        _flush(file)
-
-
-def _fingerprint(path: Path) -> dict[str, int]:
-    crc = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            crc = zlib.crc32(block, crc)
-    return {"bytes": path.stat().st_size, "crc": crc}
-
-
-def _manifest(folder: Path) -> dict[str, dict[str, int]]:
+def _fingerprints(folder: Path) -> dict[str, dict[str, int]]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:  # others wrote some of them: make sure that they are on disk before they are vouched for
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    return {str(path.relative_to(folder)): _fingerprint(path) for path in files}
+    return {path.relative_to(folder).as_posix(): Fingerprint.of(path)._asdict() for path in files}
 
 
-def _verify(folder: Path) -> None:
+def verify(folder: Path) -> None:
+    """Compare every file with the manifest. Raises `Damaged` if one differs, `CheckpointError` if it cannot be read."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError("its manifest is missing or unreadable") from error
-    for name, expected in manifest.items():
-        _verify_file(folder / name, expected)
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        _require_format(folder, manifest)
+        files = {folder / name: Fingerprint(**entry) for name, entry in manifest["files"].items()}
+    except FileNotFoundError as error:
+        raise Damaged("its manifest is missing") from error
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be read: {reason(error)}. It was left as it is.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged("its manifest is unreadable") from error
+    for path, expected in files.items():
+        _verify_file(path, expected)
 
 
-def _verify_file(path: Path, expected: dict[str, Any]) -> None:
-    if not path.exists():
-        raise CheckpointError(f"{path.name} is missing")
-    found = _fingerprint(path)
-    if (found["bytes"], found["crc"]) != (expected["bytes"], expected["crc"]):
-        raise CheckpointError(f"{path.name} is damaged")
+def _require_format(folder: Path, manifest: dict[str, Any]) -> None:
+    first_format = all(isinstance(entry, dict) and "crc" in entry for entry in manifest.values())
+    found = 1 if first_format else manifest["format"]
+    if found != FORMAT and isinstance(found, int):
+        raise CheckpointError(
+            f"{folder} has format {found}; this version of emu reads format {FORMAT} (since 0.2 checkpoints are "
+            "safetensors). Finish the run with the version that began it, or start it anew in another folder."
+        )
+
+
+def _verify_file(path: Path, expected: Fingerprint) -> None:
+    try:
+        if Fingerprint.of(path) != expected:
+            raise Damaged(f"{path.name} is not what was written")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise Damaged(f"{path.name} is missing") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {reason(error)}. It was left as it is.") from error
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
+    try:
+        state = read_object(folder / STATE)
+    except EmuError as error:
+        raise CheckpointError(str(error)) from error
+    if not all(isinstance(state.get(name), int) for name in ("replay_added", "replay_first")) or not isinstance(
+        state.get("segments"), list
+    ):
+        raise CheckpointError(f"{folder / STATE} does not say which episodes belong to it.")
+    return state
+
+
+def _read_back(folder: Path, content: Content) -> None:
+    """What was just written must read as it was meant, before it replaces anything; `save_tree` has read the tree."""
+    with np.load(folder / ROLLOUT, allow_pickle=False) as stored:
+        same = stored.files == list(content.arrays)
+        same = same and all(stored[name].tobytes() == np.asarray(a).tobytes() for name, a in content.arrays.items())
+    for path in (folder / MEMORY).rglob("*.npy"):
+        np.load(path, mmap_mode="r", allow_pickle=False)
+    if not same:
+        raise CheckpointError(f"{folder / ROLLOUT} does not read back as it was written")
+    verify(folder)
+
+
+def _move_aside(folder: Path) -> None:
+    number, place = 1, folder.with_name(f"{DAMAGED}{folder.name}")
+    while place.exists():
+        number += 1
+        place = folder.with_name(f"{DAMAGED}{folder.name}-{number}")
+    folder.rename(place)

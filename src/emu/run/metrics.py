@@ -13,54 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-import jax
-import numpy as np
-
 from emu.errors import EmuError
-
-
-class Means:
-    """Running means of device scalars; the devices are asked only when a mean is needed, so nothing waits for them."""
-
-    def __init__(self) -> None:
-        self._pending: list[dict[str, Any]] = []
-        self._sums: dict[str, list[float]] = {}  # name -> [sum, count]
-
-    def add(self, metrics: dict[str, Any]) -> None:
-        self._pending.append(metrics)
-
-    def _settle(self) -> None:
-        for metrics in jax.device_get(self._pending):
-            for name, values in metrics.items():
-                entry = self._sums.setdefault(name, [0.0, 0])
-                for value in np.atleast_1d(values).tolist():
-                    entry[0] += value
-                    entry[1] += 1
-        self._pending = []
-
-    def take(self) -> dict[str, float]:
-        """The means since the last call."""
-        self._settle()
-        means = {name: total / count for name, (total, count) in self._sums.items()}
-        self._sums = {}
-        return means
-
-    def save(self) -> dict[str, list[float]]:
-        self._settle()
-        return {name: list(entry) for name, entry in self._sums.items()}
-
-    def load(self, sums: dict[str, list[float]]) -> None:
-        self._pending, self._sums = [], {name: list(entry) for name, entry in sums.items()}
+from emu.run.folder import EVALUATION, RunFolder
 
 
 class MetricsWriter:
     """Appends rows; on resume, cuts `metrics.jsonl` back to what the checkpoint had seen."""
 
     def __init__(self, folder: Path, tensorboard: bool, keep_bytes: int = 0, from_step: int = 0) -> None:
-        self.path = folder / "metrics.jsonl"
+        run = RunFolder(folder)
+        self.path = run.metrics
         self._metrics = _open_at(self.path, keep_bytes)
-        self._timing = (folder / "timing.jsonl").open("a")
-        self._board = Board(folder / "tensorboard", from_step) if tensorboard else None
+        self._timing = run.timing.open("a")
+        self._board = Board(run.tensorboard, from_step) if tensorboard else None
 
     def row(self, step: int, values: dict[str, float]) -> None:
         """One row of deterministic values."""
@@ -136,13 +101,31 @@ def _open_at(path: Path, keep_bytes: int) -> TextIO:
 
 def read_rows(folder: Path) -> list[dict[str, float]]:
     """All rows of a run's metrics; a half-written last line (after a crash) is ignored."""
-    path = Path(folder) / "metrics.jsonl"
+    path = RunFolder(folder).metrics
     if not path.exists():
-        raise EmuError(f"{folder} is not a run folder: it has no metrics.jsonl.")
+        raise EmuError(f"{folder} is not a run folder: it has no {path.name}.")
     rows = []
     for line in path.read_text().splitlines():
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError:
             break
+    return rows
+
+
+def last_evaluation(folder: Path) -> dict[str, float]:
+    """The values of a run's last evaluation; empty if there was none."""
+    evaluations = [row for row in read_rows(folder) if EVALUATION in row]
+    return {name: value for name, value in evaluations[-1].items() if name != "step"} if evaluations else {}
+
+
+def read_timing(folder: Path) -> list[dict[str, float]]:
+    """The rows of a run's wall-clock times; none where they were not kept. Lines that are no rows are left out."""
+    path = RunFolder(folder).timing
+    rows = []
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict) and {"step", "wall"} <= row.keys():
+                rows.append(row)
     return rows

@@ -13,7 +13,7 @@ from emu.devices import Devices, configure_cpu_devices
 from emu.envs.spec import Env
 from emu.learners.base import Learner
 from emu.learners.build import build_learner
-from emu.run.checkpoint import load_best
+from emu.run.best import load_best
 from emu.run.folder import read_config
 from emu.types import PyTree
 

@@ -26,17 +26,13 @@ from emu.learners.build import build_keeper, build_learner, build_photographer, 
 from emu.play.build import build_players
 from emu.play.evaluate import Evaluator
 from emu.replay.episodes import Replay
-from emu.run.checkpoint import Checkpoints, RunLock, replace_json, save_best
-from emu.run.folder import (
-    holds_more_than_a_beginning,
-    last_test,
-    read_config,
-    remove_if_empty,
-    run_folder,
-    write_config,
-)
-from emu.run.metrics import Means, MetricsWriter
+from emu.run.best import save_best
+from emu.run.checkpoint import Checkpoints, Content
+from emu.run.folder import is_in_use, is_run, read_config, remove_beginning, run_folder, write_config, write_meta
+from emu.run.lock import RunLock
+from emu.run.metrics import MetricsWriter, last_evaluation
 from emu.run.provenance import provenance
+from emu.train.means import Means
 from emu.train.progress import Progress
 from emu.types import Batch, Episode, clipped
 
@@ -292,12 +288,13 @@ class Trainer:
         if self.keeper:
             state["trainings"] = self.keeper.trainings
         memory = self.keeper.save if self.keeper else None
-        self.checkpoints.save(self.counters.step, self.tree, self.rollout.save(), state, self.replay, memory)
+        content = Content(self.tree, self.rollout.save(), state, memory)
+        self.checkpoints.save(self.counters.step, content, self.replay)
         self.seconds["checkpoint"] += time.perf_counter() - started
 
     def restore(self) -> int:
         """Load the newest whole checkpoint; the number of bytes of metrics.jsonl that belong to it."""
-        tree, arrays, state, folder = self.checkpoints.load(self.tree, self.replay, self.progress.warn)
+        tree, arrays, state, folder, _ = self.checkpoints.load(self.tree, self.replay, self.progress.warn)
         self.state = self.learner.shards.replicate(tree["learner"])
         self.rollout_state = self.rollout.shards.put(tree["rollout"])
         self.rollout.load(arrays)
@@ -312,7 +309,7 @@ def train(config: Config, folder: Path | None = None, progress: Progress | None 
     """Start a run. The folder must not exist (or be empty, or hold a run that never began)."""
     configure_cpu_devices(config.devices)
     folder, progress = folder or run_folder(config), progress or Progress()
-    if holds_more_than_a_beginning(folder):
+    if is_in_use(folder):
         raise EmuError(
             f"{folder} already exists. Go on with it (`emu resume {folder}`), choose another (`--run-dir`), "
             "or remove it."
@@ -324,14 +321,13 @@ def train(config: Config, folder: Path | None = None, progress: Progress | None 
     lock = RunLock(folder)
     try:
         trainer = Trainer(config, folder, progress)
-        replace_json(folder / "meta.json", provenance(trainer.env.spec), indent=2)
+        write_meta(folder, provenance(trainer.env.spec))
         write_config(folder, config)  # from here on it is a run that can be resumed
         progress.header(config, trainer)
         return _run(trainer, 0)
     finally:
-        if not (folder / "config.json").exists():  # a bad configuration leaves nothing behind
-            (folder / ".lock").unlink(missing_ok=True)
-            remove_if_empty(folder / "replay", folder / "checkpoints", folder)
+        if not is_run(folder):  # a bad configuration leaves nothing behind
+            remove_beginning(folder)
         lock.release()
 
 
@@ -354,7 +350,7 @@ def resume(folder: Path, steps: int | None = None, progress: Progress | None = N
         progress.header(config, trainer)
         if trainer.counters.step >= config.steps:
             progress.warn(f"The run is complete ({trainer.counters.step:,} steps). `--steps` makes it longer.")
-            return last_test(folder)
+            return last_evaluation(folder)
         return _run(trainer, keep_bytes)
     finally:
         lock.release()

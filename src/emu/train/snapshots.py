@@ -9,10 +9,9 @@ run that was killed and resumed overwrites what lay beyond its checkpoint with t
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -22,50 +21,18 @@ from emu.config import Config, replace
 from emu.envs.spec import Env
 from emu.errors import CheckpointError, EmuError
 from emu.learners.base import Learner
-from emu.run.checkpoint import STEP_DIGITS, RunLock, replace_arrays
+from emu.run.folder import RunFolder, read_config
+from emu.run.lock import RunLock
+from emu.run.snapshots import Memories, Snapshot, Trail, write_snapshot
 from emu.types import Array, PyTree
 
 if TYPE_CHECKING:
     from emu.memory import EpisodicMemory
 
-FORMAT = 1
 MAX_MEMORIES = 2_000
 MAX_STATE_BYTES = 1 << 20  # of all sampled states; wide states lower the number of memories
 MAX_PLACES = 512  # of the episode's path; longer episodes are thinned out evenly
 HALF_RANGE = float(np.finfo(np.float16).max)
-
-
-class Memories(NamedTuple):
-    """Sampled entries, a row each."""
-
-    key: np.ndarray  # (n, D) float32
-    state: np.ndarray  # (n, S) float16
-    best_return: np.ndarray
-    desirable: np.ndarray
-    visits: np.ndarray
-    desirable_visits: np.ndarray
-    time: np.ndarray  # step of its episode at which the state was seen
-
-
-class Trail(NamedTuple):
-    """A greedy episode, a row a state, and what the memory knows of each."""
-
-    key: np.ndarray  # (T+1, D) float32
-    state: np.ndarray  # (T+1, S) float16
-    time: np.ndarray
-    total: np.ndarray  # reward collected before this state
-    found: np.ndarray  # the memory has an entry nearer than its radius
-    best_return: np.ndarray  # of that entry, 0 where there is none
-    desirable: np.ndarray  # whether that entry is
-
-
-class Snapshot(NamedTuple):
-    step: int
-    size: int  # entries of the whole memory
-    radius: float
-    won: bool  # the episode
-    memories: Memories
-    episode: Trail
 
 
 class Photographer:
@@ -131,49 +98,13 @@ def _half(states: np.ndarray) -> np.ndarray:
     return np.clip(states, -HALF_RANGE, HALF_RANGE).astype(np.float16)
 
 
-def write_snapshot(run: Path, shot: Snapshot) -> Path:
-    """One file, replaced in one step."""
-    arrays = {f"memory_{name}": column for name, column in shot.memories._asdict().items()}
-    arrays |= {f"episode_{name}": column for name, column in shot.episode._asdict().items()}
-    arrays |= {name: np.array(getattr(shot, name)) for name in ("step", "size", "radius", "won")}
-    path = run / "snapshots" / f"{shot.step:0{STEP_DIGITS}d}.npz"
-    try:
-        path.parent.mkdir(exist_ok=True)
-        replace_arrays(path, {**arrays, "format": np.array(FORMAT)})
-    except OSError as error:
-        raise EmuError(
-            f"Could not write a snapshot of the memory in {path.parent}: {error.strerror or error}. The checkpoints "
-            f"are intact. Make room, then go on with `emu resume {run}`."
-        ) from error
-    return path
-
-
-def snapshot_paths(run: Path) -> list[Path]:
-    """A run's snapshots, oldest first."""
-    return sorted(path for path in (run / "snapshots").glob("*.npz") if path.stem.isdigit())
-
-
-def read_snapshot(path: Path) -> Snapshot:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            if int(stored["format"]) != FORMAT:
-                raise EmuError(f"{path} has format {int(stored['format'])}, expected {FORMAT}: remove it.")
-            memories = Memories(*(stored[f"memory_{name}"] for name in Memories._fields))
-            episode = Trail(*(stored[f"episode_{name}"] for name in Trail._fields))
-            step, size, radius, won = (stored[name].item() for name in ("step", "size", "radius", "won"))
-            return Snapshot(step, size, radius, won, memories, episode)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise EmuError(f"{path} is damaged ({error}): remove it.") from error
-
-
 def snapshot_of(run: Path) -> Path:
     """The snapshot of a run as its newest checkpoint left it, for runs that took none while they trained."""
-    from emu.run.folder import read_config
     from emu.train.loop import Trainer
     from emu.train.progress import Progress
 
     config: Config = replace(read_config(run), {"devices": 1})
-    if not any(path.name.isdigit() for path in (run / "checkpoints").glob("*")):
+    if not RunFolder(run).checkpoint_steps():
         raise CheckpointError(f"{run} has no checkpoint to take a snapshot of its memory from.")
     lock = RunLock(run)
     try:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from emu.errors import EmuError
-from emu.run.checkpoint import replace_json
+from emu.files import replace_json
+from emu.run.folder import RunFolder
 
-FILE = "absolute.json"
 FACTOR = 10
 TEST_NUMBER = 10**9  # a number that no test in training has, so that its episodes are new
 
@@ -32,13 +32,13 @@ def measure_absolute(run: Path) -> dict[str, Any]:
         "return": [round(value, 6) for value in result.total.astype(float).tolist()],
         "length": result.length.astype(int).tolist(),
     }
-    replace_json(run / FILE, content)
+    replace_json(RunFolder(run).absolute, content)
     return content
 
 
 def read_absolute(run: Path, missing_ok: bool = False) -> dict[str, Any]:
     """What `measure_absolute` wrote; empty if nothing and that is all right."""
-    path = run / FILE
+    path = RunFolder(run).absolute
     if not path.exists():
         if missing_ok:
             return {}

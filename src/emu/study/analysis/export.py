@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.errors import EmuError
+from emu.run.metrics import read_timing
 from emu.study.analysis.absolute import read_absolute
 from emu.study.analysis.runs import Run, by_env
 
@@ -66,11 +67,7 @@ def _steps(run: Run, tests: int) -> dict[str, Any]:
 
 def _walls(folder: Path) -> dict[int, float]:
     """Wall-clock time of every test; a resumed run counts its pause."""
-    path = folder / "timing.jsonl"
-    if not path.exists():
-        return {}
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-    return {int(row["step"]): float(row["wall"]) for row in rows}
+    return {int(row["step"]): float(row["wall"]) for row in read_timing(folder)}
 
 
 def _absolute(run: Run) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from emu.config import Config, to_dict
 from emu.errors import EmuError, did_you_mean
-from emu.run.folder import read_config
+from emu.run.folder import find_run_folders, read_config, read_meta
 from emu.run.metrics import read_rows
 
 WIN_RATE = "test_win_rate"
@@ -61,7 +61,7 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise EmuError(f"{path} does not exist.")
-        found += [p.parent for p in sorted(path.rglob("metrics.jsonl"))]
+        found += find_run_folders(path)
     if not found:
         raise EmuError(f"No run was found in {', '.join(map(str, paths))}.")
     return list(dict.fromkeys(found))
@@ -146,9 +146,9 @@ def read_study(folder: Path) -> dict[str, Any]:
 def env_version(folder: Path) -> str:
     """Name and version of the environment that a run was trained in."""
     try:
-        env = json.loads((folder / "meta.json").read_text())["env"]
+        env = read_meta(folder)["env"]
         return f"{env['name']} {env['version']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return "unknown"
 
 

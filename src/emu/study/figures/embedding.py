@@ -20,7 +20,8 @@ from emu.config import Config
 from emu.envs.spec import Env
 from emu.errors import EmuError
 from emu.play.gif import Recording, player
-from emu.run.checkpoint import load_part
+from emu.run.checkpoint import load_embedder
+from emu.run.folder import RunFolder
 from emu.run.team import load_team
 from emu.study.analysis.runs import Run, scale_note, short_steps
 from emu.study.figures.style import figure, grid_of, hide_rest
@@ -71,14 +72,14 @@ def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
     """The memory and its embedder from a run's newest checkpoint, and the step of it; the run is left alone."""
     if config.memory.use == "none":
         raise EmuError(f"{run} has no episodic memory: {config.algo} keeps none.")
-    whole = sorted(path for path in (run / "checkpoints").glob("*") if path.name.isdigit())
-    if not whole:
+    files = RunFolder(run)
+    if not (steps := files.checkpoint_steps()):
         raise EmuError(f"{run} has no checkpoint to read a memory from (they are not kept in git): train it again.")
-    folder = whole[-1]
+    folder = files.checkpoint(steps[-1])
     keeper = MemoryKeeper(config, envs.make(config.env, **config.env_args).spec)
-    tree = load_part(folder / "tree", {"embedder": keeper.state})
-    keeper.load(folder / "memory", tree["embedder"], trainings=0)
-    return keeper, int(folder.name)
+    state, memory = load_embedder(folder, keeper.state)
+    keeper.load(memory, state, trainings=0)
+    return keeper, steps[-1]
 
 
 def cloud_of(run: Run, layout: Layout = tsne, samples: int = SAMPLES) -> Cloud:

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 from emu.config import Config, replace, to_dict
 from emu.errors import EmuError
-from emu.run.checkpoint import replace_json
-from emu.run.metrics import read_rows
+from emu.files import cache_folder, replace_json
+from emu.run.folder import RunFolder
+from emu.run.metrics import read_rows, read_timing
 from emu.study.plan import run_one as worker
 from emu.study.plan.plans import Planned
 
@@ -70,7 +71,7 @@ def machine() -> str:
 
 
 def store() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "emu" / "speed.json"
+    return cache_folder() / "speed.json"
 
 
 def known_speeds() -> dict[str, float]:
@@ -104,10 +105,7 @@ def estimate(runs: Iterable[Planned], workers: int, speeds: dict[str, float]) ->
 
 def speed_of(folder: Path) -> float:
     """Steps a second of a whole run, compiling left out: time that passed between two tests of one process."""
-    try:
-        rows = [json.loads(line) for line in (folder / "timing.jsonl").read_text().splitlines()]
-    except (OSError, ValueError):
-        return 0.0
+    rows = read_timing(folder)
     steps = seconds = 0.0
     for before, after in itertools.pairwise(rows[1:]):  # the first rows are compiling
         if after["step"] > before["step"] and after["rollout"] >= before["rollout"]:
@@ -156,7 +154,7 @@ def _progress(folder: Path, ended: Callable[[], int | None], seconds: float) -> 
     began, first, step = time.monotonic(), None, 0
     while ended() is None:
         now = time.monotonic()
-        rows = read_rows(folder) if (folder / "metrics.jsonl").exists() else []
+        rows = read_rows(folder) if RunFolder(folder).metrics.exists() else []
         learning = [row for row in rows if "td_loss" in row]
         if len(learning) > 3 and learning[-1]["step"] > step:
             first, step = first or now, int(learning[-1]["step"])

@@ -19,8 +19,8 @@ from emu import envs
 from emu.config import Config, to_dict
 from emu.config.presets import preset
 from emu.errors import ConfigError, EmuError
-from emu.run.checkpoint import replace_json
-from emu.run.folder import read_config
+from emu.files import replace_json
+from emu.run.folder import EVALUATION, RunFolder, is_run, read_config, read_meta
 from emu.run.metrics import read_rows
 
 # One device per run: what a run computes then does not depend on how many run side by side.
@@ -137,7 +137,7 @@ def _show(value: Any) -> str:
 
 def standing(folder: Path, config: Config) -> Standing:
     """Whether a run is finished, was begun, or is new. A folder that belongs to another run is refused by name."""
-    if not (folder / "config.json").exists():
+    if not is_run(folder):
         return "new"
     found = read_config(folder)
     if found != config:
@@ -150,14 +150,13 @@ def standing(folder: Path, config: Config) -> Standing:
 
 def is_finished(folder: Path, config: Config) -> bool:
     """Whether the last test is there and, where checkpoints are kept, the last checkpoint as well."""
-    if not (folder / "metrics.jsonl").exists():
+    run = RunFolder(folder)
+    if not run.metrics.exists():
         return False
-    tested = max((row["step"] for row in read_rows(folder) if "test_return" in row), default=-1)
-    checkpoints = folder / "checkpoints"
-    if not checkpoints.is_dir():
-        return tested >= config.steps
-    saved = max((int(path.name) for path in checkpoints.iterdir() if path.name.isdigit()), default=-1)
-    return min(tested, saved) >= config.steps
+    evaluated = max((row["step"] for row in read_rows(folder) if EVALUATION in row), default=-1)
+    if not run.was_trained_here():
+        return evaluated >= config.steps
+    return min(evaluated, max(run.checkpoint_steps(), default=-1)) >= config.steps
 
 
 def differences(found: Config, wanted: Config) -> str:
@@ -198,8 +197,8 @@ def check_plan(plan: Plan, out: Path) -> dict[Path, Standing]:
 def check_version(folder: Path, version: str) -> None:
     """Runs of two versions of an environment never mix; one that does not say what made it is taken as it is."""
     try:
-        made = str(json.loads((folder / "meta.json").read_text())["env"]["version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        made = str(read_meta(folder)["env"]["version"])
+    except (KeyError, TypeError):
         return
     if made != version:
         raise EmuError(

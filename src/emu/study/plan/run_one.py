@@ -75,7 +75,7 @@ def keep_to(cores: list[int]) -> None:
 
 def wait_for_folder(folder: Path, patience: float = PATIENCE) -> None:
     """Wait until no other process trains in a folder."""
-    from emu.run.checkpoint import RunLock
+    from emu.run.lock import RunLock
 
     until = time.monotonic() + patience
     while folder.exists():
@@ -91,13 +91,14 @@ def wait_for_folder(folder: Path, patience: float = PATIENCE) -> None:
 def run(job: Job) -> int:
     """Train, or go on with what is there. Returns the exit status."""
     from emu.config import from_dict
+    from emu.run.folder import is_run
     from emu.train.loop import Stopped, resume, train
     from emu.train.progress import Progress
 
     folder = Path(job.folder)
     try:
         wait_for_folder(folder)
-        if (folder / "config.json").exists():
+        if is_run(folder):
             resume(folder, progress=Progress())
         else:
             train(from_dict(job.config), folder, Progress())

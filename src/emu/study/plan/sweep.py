@@ -23,7 +23,7 @@ from rich.console import Console
 
 from emu.config import to_dict
 from emu.errors import EmuError
-from emu.run.checkpoint import RunLock
+from emu.run.lock import RunLock
 from emu.study.plan import run_one as worker
 from emu.study.plan.plans import Plan, Planned, check_plan, is_finished, write_study
 from emu.study.plan.watch import Line, Watch

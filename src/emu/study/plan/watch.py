@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from emu.run.folder import RunFolder
 from emu.study.plan.plans import Planned
 from emu.train.progress import human_time
 
@@ -41,7 +42,7 @@ class Seen(NamedTuple):
 def look(folder: Path, before: Seen = Seen()) -> Seen:
     """The end of a run's metrics.jsonl; whatever it does not say stays as before."""
     try:
-        with (folder / "metrics.jsonl").open("rb") as file:
+        with RunFolder(folder).metrics.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL))
             lines = file.read().split(b"\n")

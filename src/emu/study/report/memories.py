@@ -15,9 +15,10 @@ import numpy as np
 from emu import envs
 from emu.envs.spec import Sketch, Sketchable
 from emu.errors import EmuError
+from emu.run.folder import RunFolder
+from emu.run.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_paths
 from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
 from emu.study.report.series import Told
-from emu.train.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_of, snapshot_paths
 
 Projection = Literal["pca", "tsne"]
 BUDGET = 12_000_000  # characters for all snapshots
@@ -51,8 +52,10 @@ def memories_payload(
 
 def _paths(t: Told, take: bool, warn: Warn) -> list[Path]:
     paths = snapshot_paths(t.run.folder)
-    if paths or not take or not (t.run.folder / "checkpoints").is_dir():
+    if paths or not take or not RunFolder(t.run.folder).was_trained_here():
         return paths
+    from emu.train.snapshots import snapshot_of  # which needs JAX: only where there is something to take
+
     try:
         return [snapshot_of(t.run.folder)]
     except EmuError as error:

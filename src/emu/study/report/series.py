@@ -6,13 +6,13 @@ A thinned curve's points are means of equally many neighbouring points, so nothi
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from emu.run.folder import read_meta
 from emu.study.analysis.runs import WIN_RATE, Run, find_runs, load_run, read_study
 from emu.study.report.packing import TEXT_PER_BYTE, packed
 
@@ -53,11 +53,7 @@ def _tell(folder: Path) -> Told:
     metrics = list(dict.fromkeys(name for row in run.rows for name in row if name != "step"))
     series = {metric: run.series(metric) for metric in metrics}
     tests = [{k: v for k, v in row.items() if k == "step" or k in ALWAYS} for row in run.rows if WIN_RATE in row]
-    try:
-        meta = json.loads((folder / "meta.json").read_text())
-    except (OSError, ValueError):
-        meta = {}
-    return Told(run._replace(rows=tests), run.env, series, meta if isinstance(meta, dict) else {})
+    return Told(run._replace(rows=tests), run.env, series, read_meta(folder))
 
 
 def thinned(steps: np.ndarray, values: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from emu.errors import EmuError
+from emu.files import cache_home
 
 MAGIC = 0x1950A86A20F9469CFC6C  # opens a legacy file
 LEGACY_VERSION = 1001
@@ -284,7 +285,7 @@ def find_weights(official: tuple[str, ...], given: str | None = None) -> Path:
 
     Official files carry the first digits of their SHA-256 in their names, so a damaged download is noticed.
     """
-    cache = Path(os.environ.get("TORCH_HOME") or _cache_home() / "torch") / "hub" / "checkpoints"
+    cache = Path(os.environ.get("TORCH_HOME") or cache_home() / "torch") / "hub" / "checkpoints"
     places = [Path(given).expanduser()] if given else [cache / name for name in official]
     path = next((place for place in places if place.is_file()), None)
     if path is None:
@@ -303,7 +304,3 @@ def find_weights(official: tuple[str, ...], given: str | None = None) -> Path:
                 f"{path} is damaged: its SHA-256 begins with {actual[:8]}, not with {digits[1]}. Download it again."
             )
     return path
-
-
-def _cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
