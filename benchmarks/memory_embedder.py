@@ -29,7 +29,8 @@ import jax.numpy as jnp  # noqa: E402
 
 from emu import envs  # noqa: E402
 from emu.memory import EpisodicMemory  # noqa: E402
-from emu.memory.embedders import Embedder, EmbedderOptions  # noqa: E402
+from emu.memory.embedders import Embedder  # noqa: E402
+from emu.memory.options import EmbedderOptions  # noqa: E402
 
 
 def clock(name: str, work: Callable[[], Any], repeats: int) -> Any:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emu.bounds import hints_of
 from emu.config import schema as c
 from emu.config.presets import ALGORITHMS, preset
 from emu.errors import ConfigError
+from emu.memory.options import EmbedderOptions, MemoryOptions
 
 numbers = st.integers(1, 10_000)
 shares = st.floats(0, 1, allow_nan=False)
@@ -53,7 +55,7 @@ def test_whole_numbers_are_taken_where_fractions_are_wanted():
         ({"sede": 1}, "Unknown configuration key 'sede'. Did you mean 'seed'?"),
         ({"learner": {"gama": 0.9}}, "Unknown configuration key 'learner.gama'. Did you mean 'gamma'?"),
         ({"memory": {"embedder": {"intervall": 3}}}, "'memory.embedder.intervall'. Did you mean 'interval'?"),
-        ({"mixer": {"kind": "qmixx"}}, "'mixer.kind' cannot be 'qmixx'. Did you mean 'qmix'?"),
+        ({"mixer": {"kind": "qmixx"}}, "mixer.kind cannot be 'qmixx'. Did you mean 'qmix'?"),
         ({"learner": 3}, "'learner' must be a group of settings, not 3"),
         ({"seed": "one"}, "'seed' must be of type int, not 'one'"),
         ({"seed": True}, "'seed' must be of type int, not True"),
@@ -75,34 +77,38 @@ def test_something_that_is_no_object_is_refused():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"seed": -1}, "seed must lie between"),
-        ({"seed": 2**32}, "seed must lie between"),
-        ({"steps": 0}, "steps must lie between"),
-        ({"steps": 2**31}, "steps must lie between"),
-        ({"log_interval": 0}, "log_interval"),
+        ({"seed": -1}, "seed must lie in [0, 4294967295], not -1"),
+        ({"seed": 2**32}, "seed must lie in"),
+        ({"steps": 0}, "steps must lie in"),
+        ({"steps": 2**31}, "steps must lie in [1, 2147483647], not 2147483648"),
+        ({"log_interval": 0}, "log_interval must be at least 1, not 0"),
         ({"devices": -1}, "devices"),
-        ({"rollout.envs": 0}, "rollout.envs"),
+        ({"rollout.envs": 0}, "rollout.envs must be at least 1, not 0"),
         ({"rollout.epsilon_end": 1.5}, "rollout.epsilon"),
-        ({"rollout.epsilon_start": 0.01}, "rollout.epsilon"),
+        ({"rollout.epsilon_start": 0.01}, "rollout.epsilon_end (0.05) must not exceed"),
         ({"replay.episodes": 0}, "replay.episodes"),
         ({"replay.gigabytes": float("inf")}, "replay.gigabytes must be a finite number"),
-        ({"replay.gigabytes": float("nan")}, "replay"),
+        ({"replay.gigabytes": float("nan")}, "replay.gigabytes must be a finite number"),
         ({"learner.gamma": 1.01}, "learner.gamma must lie in [0, 1], not 1.01"),
         ({"learner.td_lambda": 1.5}, "learner.td_lambda must lie in [0, 1], not 1.5"),
         ({"learner.td_lambda": 0.5, "learner.kind": "dqn"}, "dqn has its own targets"),
-        ({"learner.learning_rate": 0.0}, "learning_rate"),
+        ({"learner.learning_rate": 0.0}, "learner.learning_rate must be greater than 0, not 0.0"),
         ({"learner.learning_rate": float("inf")}, "learner.learning_rate must be a finite number"),
         ({"learner.batch_size": 0}, "learner.batch_size"),
-        ({"learner.length_buckets": 99}, "length_buckets"),
+        ({"learner.length_buckets": 99}, "learner.length_buckets must lie in [1, 16], not 99"),
         ({"learner.batch_size": 6_000}, "learner.batch_size (6000) exceeds replay.episodes (5000)"),
         ({"agent.hidden": 0}, "agent.hidden"),
         ({"mixer.embed": 0}, "mixer"),
         ({"memory.key_dim": 9}, "memory.key_dim"),
-        ({"memory.embedder.batch_size": 200_000}, "embedder.batch_size"),
+        ({"memory.embedder.batch_size": 200_000}, "memory.embedder.batch_size must not exceed"),
+        ({"memory.embedder.interval": 0}, "memory.embedder.interval must be at least 1"),
+        ({"memory.return_quantile": 1.5}, "memory.return_quantile must lie in [0, 1], not 1.5"),
+        ({"memory.return_quantile": 0.5, "memory.return_threshold": 1.0}, "memory.return_quantile excludes"),
+        ({"memory.metric": "l3"}, "memory.metric cannot be 'l3'. Did you mean 'l2'?"),
         ({"diversity.beta": 0.1}, "diversity.beta needs agent.own_heads"),
-        ({"eval.episodes": 0}, "eval.interval and eval.episodes"),
+        ({"eval.episodes": 0}, "eval.episodes must be at least 1"),
         ({"checkpoint.keep": 0}, "checkpoint"),
-        ({"curiosity.decay": 0.0}, "curiosity.decay"),
+        ({"curiosity.decay": 0.0}, "curiosity.decay must lie in (0, 1], not 0.0"),
         ({"elliptical.ridge": 0.0}, "elliptical"),
     ],
 )
@@ -110,6 +116,49 @@ def test_impossible_values_are_refused(overrides, message):
     with pytest.raises(ConfigError) as error:
         c.replace(c.Config(), overrides)
     assert message in str(error.value)
+
+
+def test_every_number_of_a_configuration_has_bounds_or_may_be_anything_finite():
+    """Only thresholds, and weights that may pull either way, have no bound of their own."""
+    free = {f"{group}.{name}" for group, name, hint in numbers_of(c.Config) if not bounded(hint)}
+    assert free == {"curiosity.target_factor", "diversity.beta1", "diversity.beta2", "memory.return_threshold"}
+
+
+def numbers_of(kind: type, group: str = "") -> list[tuple[str, str, object]]:
+    """(group, name, type) of all numbers, groups within groups included."""
+    found: list[tuple[str, str, object]] = []
+    for name, hint in hints_of(kind).items():
+        if dataclasses.is_dataclass(hint):
+            found += numbers_of(hint, f"{group}.{name}".lstrip("."))  # type: ignore[arg-type]
+        elif "int" in str(hint) or "float" in str(hint):
+            found.append((group, name, hint))
+    return found
+
+
+def bounded(hint: object) -> bool:
+    return "Within" in repr(hint)
+
+
+def test_one_declaration_serves_the_memory_and_the_run():
+    """A run's memory settings are the memory library's options, not a copy of them."""
+    shared = [field.name for field in dataclasses.fields(MemoryOptions)]
+    assert not set(shared) & set(vars(c.MemoryConfig).get("__annotations__", {}))
+    assert isinstance(c.Config().memory, MemoryOptions) and isinstance(c.Config().memory.embedder, EmbedderOptions)
+
+
+def test_options_made_directly_are_checked_like_those_of_a_configuration():
+    with pytest.raises(ConfigError, match=r"memory\.key_dim must lie in \[1, 8\], not 9"):
+        MemoryOptions(key_dim=9)
+    with pytest.raises(ConfigError, match=r"memory\.capacity must be of type int, not '3'"):
+        MemoryOptions(capacity="3")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"learner\.gamma must lie in \[0, 1\]"):
+        c.LearnerConfig(gamma=2)
+
+
+def test_a_whole_number_may_be_written_with_an_exponent():
+    assert c.from_dict({"steps": 1e6}).steps == 1_000_000
+    with pytest.raises(ConfigError, match="'steps' must be of type int, not 1.5"):
+        c.from_dict({"steps": 1.5})
 
 
 def test_replace_changes_only_what_it_is_told():

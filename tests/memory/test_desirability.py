@@ -48,7 +48,7 @@ def test_a_quantile_follows_the_last_returns_only() -> None:
 def test_quantiles_outside_0_and_1_and_two_judges_at_once_are_refused() -> None:
     with pytest.raises(ConfigError, match="between 0 and 1"):
         Judge(quantile=1.5)
-    with pytest.raises(ConfigError, match="not both"):
+    with pytest.raises(ConfigError, match="give one of them"):
         EpisodicMemory(state_dim=2, return_threshold=1.0, return_quantile=0.5)
     with pytest.raises(ConfigError, match="excludes"):
         replace(Config(), {"memory.return_quantile": 0.5, "memory.return_threshold": 2.0})

@@ -12,7 +12,8 @@ from jax.sharding import Mesh
 
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory
-from emu.memory.embedders import LOSS_CASES, SIZES, Embedder, EmbedderOptions
+from emu.memory.embedders import LOSS_CASES, SIZES, Embedder
+from emu.memory.options import EmbedderOptions
 
 STATE_DIM, LIMIT = 7, 20
 

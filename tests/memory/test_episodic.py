@@ -237,11 +237,11 @@ def test_reembed_normalises_every_dimension_and_survives_a_collapsed_one() -> No
 
 
 def test_auto_radius_is_the_papers() -> None:
-    assert EpisodicMemory(state_dim=1, radius="auto").radius == pytest.approx(0.0013, rel=0.01)
+    assert EpisodicMemory(state_dim=1, radius=0).radius == pytest.approx(0.0013, rel=0.01)
 
 
 def test_half_precision_keeps_float16_states() -> None:
-    memory = small_memory(dtype="float16")
+    memory = small_memory(half_precision=True)
     memory.update([FakeEpisode(np.array([[0.1, 0, 1e6], [1, 0, 3]], np.float32), np.zeros(1), False)])
     assert memory.states(slice(0, 2)).tolist()[1] == [float(np.float16(0.1)), 0, 65504]
     memory.reembed(first_two)
@@ -249,13 +249,13 @@ def test_half_precision_keeps_float16_states() -> None:
 
 
 def test_bytes_bound_the_capacity_and_an_entry_costs_little_beyond_its_state() -> None:
-    memory = EpisodicMemory(state_dim=10, max_bytes=200_000)
-    assert memory.capacity == 200_000 // memory.options.entry_bytes
+    memory = EpisodicMemory(state_dim=10, gigabytes=2e-4)
+    assert memory.capacity == 200_000 // memory.options.entry_bytes(10)
     rng = np.random.default_rng(0)
     while len(memory) < memory.capacity:
         memory.update([FakeEpisode(rng.normal(size=(101, 10)), np.zeros(100), False)])
     assert memory.nbytes <= 200_000 * 1.02
-    assert memory.options.entry_bytes - 40 <= 96
+    assert memory.options.entry_bytes(10) - 40 <= 96
 
 
 def test_rejudge_takes_desirability_from_entries_below_the_mean() -> None:
@@ -267,10 +267,10 @@ def test_rejudge_takes_desirability_from_entries_below_the_mean() -> None:
     assert table["desirable_visits"].tolist() == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_save_load_continue_is_identical_to_never_having_saved(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_save_load_continue_is_identical_to_never_having_saved(tmp_path: Path, half: bool) -> None:
     rng = np.random.default_rng(5)
-    options = {"state_dim": 5, "key_dim": 3, "capacity": 80, "radius": 0.3, "dtype": dtype}
+    options = {"state_dim": 5, "key_dim": 3, "capacity": 80, "radius": 0.3, "half_precision": half}
     memory = EpisodicMemory(**options)
 
     def live(subject: EpisodicMemory, seed: int) -> list[Any]:
@@ -318,7 +318,7 @@ def test_misuse_says_what_is_wrong_and_changes_nothing() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'radius'"):
         EpisodicMemory(state_dim=1, raduis=1)
     with pytest.raises(ConfigError, match="state_dim"):
-        EpisodicMemory()
+        EpisodicMemory(0)
     memory = small_memory()
     with pytest.raises(EmuError, match="states of 3"):
         memory.recall(np.zeros((2, 4)), np.zeros(2))
@@ -348,7 +348,7 @@ recall = memory.recall(states, np.arange(3))
 assert episodic_incentive(recall, np.zeros(3, np.float32), np.zeros(3, bool), 0.99).sum() > 0
 memory.reembed()
 rest = [m for m in sys.modules if m.split(".")[0] in ("jax", "jaxlib", "flax", "optax", "torch")]
-own = [m for m in sys.modules if m.startswith("emu.") and not m.startswith(("emu.memory", "emu.errors"))]
+own = [m for m in sys.modules if m.startswith("emu.") and not m.startswith(("emu.memory", "emu.errors", "emu.bounds"))]
 assert not rest and not own, (rest, own)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
@@ -386,6 +386,6 @@ def test_any_kind_of_array_from_the_encoder_uses_the_same_compiled_kernels() -> 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_states_begin_where_xla_reads_them_without_copying(dtype: str) -> None:
     for capacity in (1, 7, 100_000):
-        memory = EpisodicMemory(state_dim=5, capacity=capacity, dtype=dtype)
+        memory = EpisodicMemory(state_dim=5, capacity=capacity, half_precision=dtype == "float16")
         assert memory._states.ctypes.data % 64 == 0 and memory._states.shape == (capacity, 5)
         assert memory._states.dtype == dtype and memory._states.flags.c_contiguous

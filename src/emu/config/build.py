@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import types
 import typing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from tyro.constructors import PrimitiveConstructorSpec
 
+from emu.bounds import hints_of
 from emu.errors import ConfigError, did_you_mean
 
 
@@ -38,7 +38,7 @@ def build(kind: type, data: dict[str, Any], where: str = "") -> Any:
     """A dataclass of this kind from a dictionary of its fields."""
     if not isinstance(data, dict):
         raise ConfigError(f"A configuration is a JSON object, not {data!r}.")
-    hints = _hints(kind)
+    hints = hints_of(kind)
     unknown = [key for key in data if key not in hints]
     if unknown:
         path = f"{where}{unknown[0]}"
@@ -47,26 +47,23 @@ def build(kind: type, data: dict[str, Any], where: str = "") -> Any:
     return kind(**values)
 
 
-_hints = functools.cache(typing.get_type_hints)  # slow, and a study makes hundreds of configurations
-
-
 def _convert(value: Any, hint: Any, where: str) -> Any:
+    """A value of the type wanted; whether it lies within its bounds is checked when the dataclass is made."""
     origin = typing.get_origin(hint)
+    if origin is Annotated:
+        return _convert(value, typing.get_args(hint)[0], where)
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise ConfigError(f"'{where}' must be a group of settings, not {value!r}.")
         return build(hint, value, f"{where}.")  # type: ignore[arg-type]
-    if origin is Literal:
-        choices = typing.get_args(hint)
-        if value not in choices:
-            raise ConfigError(f"'{where}' cannot be {value!r}. {did_you_mean(str(value), map(str, choices))}")
-        return value
     if origin in (typing.Union, types.UnionType):
         return _convert_union(value, typing.get_args(hint), where)
     if origin in (dict, tuple):
         return tuple(value) if origin is tuple else dict(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e6
     if hint in (int, float, str, bool) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
         raise ConfigError(f"'{where}' must be of type {hint.__name__}, not {value!r}.")
     return value

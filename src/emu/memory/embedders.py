@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -20,35 +20,12 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from emu.errors import ConfigError
+from emu.memory.options import EmbedderOptions, LossCase
 
-KINDS = ("random", "embnet", "dcae")
-LOSS_CASES = ("reconstruction_no_time", "reconstruction_time", "return_only", "both")
+LOSS_CASES: tuple[str, ...] = get_args(LossCase)  # cases 1 to 4 of the paper's ablation
 BLOCK = 256  # rows encoded at a time: every batch is cut into blocks of one size, so a state's bits never depend on it
 SIZES = tuple(BLOCK * 2**k for k in range(7))  # compiled sizes of an encoder call: 256 … 16,384 rows
 SHARED_ABOVE = 2_048  # rows above which an encoder call is shared out over the CPU devices
-
-
-@dataclasses.dataclass(frozen=True)
-class EmbedderOptions:
-    """How an embedder is built and trained; the defaults are the paper's."""
-
-    kind: str = "dcae"
-    samples: int = 102_400  # memories of one training interval (N)
-    batch_size: int = 1_024  # (B)
-    learning_rate: float = 5e-4
-    max_grad_norm: float = 10.0
-    reconstruction_weight: float = 0.1  # lambda_rcon
-    loss_case: str = "both"  # dCAE's loss, cases 1 to 4 of the paper's ablation in the order of LOSS_CASES
-    warm_start: bool = True  # go on with the weights of the last interval; false: start anew each time
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError(f"embedder: unknown kind '{self.kind}': use one of {', '.join(KINDS)}")
-        if self.loss_case not in LOSS_CASES:
-            raise ConfigError(f"embedder: unknown loss_case '{self.loss_case}': use one of {', '.join(LOSS_CASES)}")
-        if not 1 <= self.batch_size <= self.samples:
-            raise ConfigError("embedder: batch_size must be at least 1 and at most samples")
 
 
 class EmbedderState(NamedTuple):
@@ -131,7 +108,7 @@ class Embedder:
     state_dim: int
     episode_limit: int
     key_dim: int = 4
-    options: EmbedderOptions = EmbedderOptions()
+    options: EmbedderOptions = dataclasses.field(default_factory=EmbedderOptions)
 
     @functools.cached_property
     def _encoder(self) -> nn.Module:

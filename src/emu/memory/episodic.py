@@ -20,6 +20,7 @@ from emu.memory import _rules, storage
 from emu.memory._rules import Steps, Store
 from emu.memory.desirability import Judge
 from emu.memory.index import RadiusIndex
+from emu.memory.options import MemoryOptions
 from emu.memory.projection import RandomProjection
 
 Encode = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -58,64 +59,30 @@ class Learnt(NamedTuple):
     evicted: int
 
 
-@dataclasses.dataclass(frozen=True)
-class MemoryOptions:
-    """Everything that decides how a memory behaves; saved with it."""
-
-    state_dim: int
-    capacity: int = 1_000_000
-    key_dim: int = 4
-    radius: float | str = 1.3e-3  # delta; "auto": (2 * 3 * sigma_y)^D / capacity with sigma_y = 1 (paper, appendix)
-    metric: str = "l2"  # or "linf": every coordinate nearer than the radius (the authors' code)
-    max_bytes: int | None = None  # bound on everything the memory holds; lowers the capacity
-    dtype: str = "float32"  # of the stored states; "float16" halves them
-    gamma: float = 0.99
-    return_threshold: float | None = None  # without a goal: an episode is desirable from this undiscounted return on
-    return_quantile: float | None = None  # or from this quantile of the last returns on
-    count_new_desirable: bool = True  # a new desirable entry counts as one desirable visit
-    backward_propagation: bool = False  # after a desirable match the rest (earlier part) of the episode is desirable
-    threads: int = 1  # encoding threads when everything is re-embedded
-    seed: int = 0  # of the random projection, used when no `encode` is given
-
-    def __post_init__(self) -> None:
-        if self.state_dim < 1 or self.capacity < 1 or self.threads < 1:
-            raise ConfigError("memory: state_dim, capacity and threads must be at least 1")
-        if self.dtype not in ("float32", "float16"):
-            raise ConfigError(f"memory: dtype must be float32 or float16, got '{self.dtype}'")
-        if self.radius != "auto" and not (isinstance(self.radius, int | float) and self.radius > 0):
-            raise ConfigError(f"memory: radius must be positive or 'auto', got {self.radius!r}")
-        if self.return_threshold is not None and self.return_quantile is not None:
-            raise ConfigError("memory: give return_threshold or return_quantile, not both")
-
-    @property
-    def entry_bytes(self) -> int:
-        """Of one entry, state included, index without trees (collapsed keys add up to 22 bytes an entry)."""
-        state = self.state_dim * np.dtype(self.dtype).itemsize
-        return state + 12 * self.key_dim + 4 + 4 + 1 + 8 + 8 + 4 + 4 + 8
-
-    @property
-    def bounded_capacity(self) -> int:
-        if self.max_bytes is None:
-            return self.capacity
-        fitting = self.max_bytes // self.entry_bytes
-        if fitting < 1:
-            raise ConfigError(f"memory: max_bytes {self.max_bytes:,} holds no entry of {self.entry_bytes:,} bytes")
-        return min(self.capacity, fitting)
-
-
 class EpisodicMemory:
     """Fixed-radius episodic memory for any trainer: `update` with finished episodes, `recall` for next states."""
 
-    def __init__(self, options: MemoryOptions | None = None, *, encode: Encode | None = None, **keywords: Any) -> None:
-        self.options = _options(options, keywords)
-        o = self.options
-        self.capacity = o.bounded_capacity
-        self.encode: Encode = encode or RandomProjection(o.state_dim, o.key_dim, o.seed)
-        radius = 6.0**o.key_dim / self.capacity if o.radius == "auto" else float(o.radius)
+    def __init__(
+        self,
+        state_dim: int,
+        options: MemoryOptions | None = None,
+        *,
+        gamma: float = 0.99,
+        encode: Encode | None = None,
+        **changes: Any,
+    ) -> None:
+        """`gamma` discounts H; `encode` defaults to a random projection; `changes` are fields of `MemoryOptions`."""
+        if not state_dim >= 1 or not 0 <= gamma <= 1:
+            raise ConfigError(f"memory: state_dim at least 1 and gamma in [0, 1] are needed, not {state_dim}, {gamma}.")
+        self.options = o = _with_changes(options or MemoryOptions(), changes)
+        self.state_dim, self.gamma = int(state_dim), float(gamma)
+        self.capacity = o.bounded_capacity(self.state_dim)
+        self.encode: Encode = encode or RandomProjection(self.state_dim, o.key_dim)
+        radius = o.radius or 6.0**o.key_dim / self.capacity
         self.index = RadiusIndex(o.key_dim, radius, self.capacity, o.metric)
         self.judge = Judge(o.return_threshold, o.return_quantile)
         n = self.capacity
-        self._states = _aligned(n, o.state_dim, o.dtype)  # untouched pages cost nothing: no array ever grows
+        self._states = _aligned(n, self.state_dim, o.dtype)  # untouched pages cost nothing: no array ever grows
         self._store = Store(
             states=self._states.view(np.uint16),
             times=np.empty(n, np.int32),
@@ -144,7 +111,9 @@ class EpisodicMemory:
         if steps is None:
             return Learnt(0, 0, 0, 0)
         tally, before, o = np.zeros(4, np.int64), len(self), self.options
-        _rules.learn(self.index.grid, self._store, steps, o.gamma, o.count_new_desirable, o.backward_propagation, tally)
+        _rules.learn(
+            self.index.grid, self._store, steps, self.gamma, o.count_new_desirable, o.backward_propagation, tally
+        )
         self.index.added(len(self) - before, len(self))
         learnt = Learnt(*map(int, tally))
         for name, value in learnt._asdict().items():
@@ -193,16 +162,16 @@ class EpisodicMemory:
         states = np.asarray(self._states.take(ids, axis=0), np.float32)  # `take` is twice as fast as [ids]
         return states, s.times[ids], s.best_return[ids]
 
-    def reembed(self, encode: Encode | None = None) -> None:
+    def reembed(self, encode: Encode | None = None, threads: int = 1) -> None:
         """Recompute every embedding with a new encoder, then mean and spread of each dimension, keys and index.
 
         Without `encode` the embeddings stay and only the normalisation follows the entries: call it now and then with
-        a fixed encoder, too, for until the first call keys are the bare embeddings.
+        a fixed encoder, too, for until the first call keys are the bare embeddings. `threads` encode in parallel.
         """
         size, x = len(self), self._store.embeddings[: len(self)]
         if encode is not None:
             self.encode = encode
-            with ThreadPoolExecutor(self.options.threads) as pool:
+            with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(lambda start: self._reembed_chunk(start, size), range(0, size, CHUNK)))
         if size > 0:
             mean, spread = np.empty((2, self.options.key_dim))
@@ -235,7 +204,9 @@ class EpisodicMemory:
         learnt = max(c["matched"] + c["added"], 1)
         return {
             "size": float(size),
-            "bytes": float(size * self.options.entry_bytes),  # not `nbytes`: the index's trees depend on its history
+            "bytes": float(
+                size * self.options.entry_bytes(self.state_dim)
+            ),  # not `nbytes`: the index's trees depend on its history
             "mean_visits": float(s.counts[:size, 0].sum() / entries),
             "share_desirable": float(s.desirable[:size].sum() / entries),
             "mean_return": float(s.best_return[:size].sum(dtype=np.float64) / entries),
@@ -269,11 +240,11 @@ class EpisodicMemory:
         order = np.empty(len(self), np.int32)
         _rules.use_order(self._store, order)
         everything = storage.Saved(self._columns, order, self.mean, self.spread, self.judge.save(), self.counters)
-        storage.save(Path(folder), self.options, everything)
+        storage.save(Path(folder), self._description, everything)
 
     def load(self, folder: str | Path) -> None:
         """Become the memory that was saved; from there on it behaves, to the bit, as if it had never been saved."""
-        saved = storage.read(Path(folder), self.options, self.capacity)
+        saved = storage.read(Path(folder), self._description, self.capacity)
         size, s = len(saved.order), self._store
         for name in storage.ARRAYS:
             self._columns[name][:size] = saved.arrays[name]
@@ -286,17 +257,18 @@ class EpisodicMemory:
     @classmethod
     def open(cls, folder: str | Path, encode: Encode | None = None) -> Self:
         """A memory as it was saved, options included."""
-        memory = cls(MemoryOptions(**storage.read_options(Path(folder))), encode=encode)
+        description = storage.read_description(Path(folder))
+        memory = cls(description.state_dim, description.options, gamma=description.gamma, encode=encode)
         memory.load(folder)
         return memory
 
     def _embed(self, states: np.ndarray, times: np.ndarray) -> np.ndarray:
-        o = self.options
-        if states.shape[-1] != o.state_dim:
-            raise EmuError(f"the memory takes states of {o.state_dim} numbers, got {states.shape[-1]}")
+        key_dim = self.options.key_dim
+        if states.shape[-1] != self.state_dim:
+            raise EmuError(f"the memory takes states of {self.state_dim} numbers, got {states.shape[-1]}")
         x = _plain(np.asarray(self.encode(states, np.ascontiguousarray(times, np.int32)), np.float32))
-        if x.shape != (len(states), o.key_dim):
-            raise EmuError(f"encode must return shape ({len(states)}, {o.key_dim}), got {x.shape}")
+        if x.shape != (len(states), key_dim):
+            raise EmuError(f"encode must return shape ({len(states)}, {key_dim}), got {x.shape}")
         if not _finite(x):
             raise EmuError("encode returned numbers that are not finite: check the states and the encoder for NaN")
         return x
@@ -309,6 +281,10 @@ class EpisodicMemory:
     def states(self, rows: Any) -> np.ndarray:
         """The stored states of some entries (numbers or a slice), float32."""
         return np.asarray(self._states[rows], np.float32)
+
+    @property
+    def _description(self) -> storage.Description:
+        return storage.Description(self.state_dim, self.gamma, self.options)
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
@@ -364,13 +340,9 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _options(options: MemoryOptions | None, keywords: dict[str, Any]) -> MemoryOptions:
-    known = {field.name for field in dataclasses.fields(MemoryOptions)}
-    for name in keywords:
+def _with_changes(options: MemoryOptions, changes: dict[str, Any]) -> MemoryOptions:
+    known = {field.name for field in dataclasses.fields(options)}
+    for name in changes:
         if name not in known:
             raise ConfigError(f"memory: unknown option '{name}'. {did_you_mean(name, known)}")
-    if options is not None:
-        return dataclasses.replace(options, **keywords)
-    if "state_dim" not in keywords:
-        raise ConfigError("memory: state_dim is needed")
-    return MemoryOptions(**keywords)
+    return dataclasses.replace(options, **changes)

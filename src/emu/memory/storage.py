@@ -5,20 +5,29 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from emu.errors import CheckpointError
+from emu.memory.options import MemoryOptions
 
-if TYPE_CHECKING:
-    from emu.memory.episodic import MemoryOptions
-
-FORMAT = 2
+FORMAT = 3
+OPTIONS = [field.name for field in dataclasses.fields(MemoryOptions)]
 ARRAYS = ("states", "times", "embeddings", "best_return", "desirable", "counts")
 
 
+class Description(NamedTuple):
+    """What a memory is, apart from its entries."""
+
+    state_dim: int
+    gamma: float
+    options: MemoryOptions
+
+
 class Saved(NamedTuple):
+    """The entries, their order of use, their normalisation, and what has been counted."""
+
     arrays: dict[str, np.ndarray]
     order: np.ndarray  # entries from the least to the most recently used
     mean: np.ndarray
@@ -27,7 +36,7 @@ class Saved(NamedTuple):
     counters: dict[str, int]
 
 
-def save(folder: Path, options: MemoryOptions, saved: Saved) -> None:
+def save(folder: Path, description: Description, saved: Saved) -> None:
     """`saved.arrays` may have room for more entries than there are."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ARRAYS:
@@ -35,11 +44,12 @@ def save(folder: Path, options: MemoryOptions, saved: Saved) -> None:
     np.save(folder / "order.npy", saved.order, allow_pickle=False)
     np.save(folder / "normalisation.npy", np.stack([saved.mean, saved.spread]), allow_pickle=False)
     np.save(folder / "recent_returns.npy", saved.recent_returns, allow_pickle=False)
-    description = {"format": FORMAT, "options": dataclasses.asdict(options), "counters": saved.counters}
-    (folder / "memory.json").write_text(json.dumps(description, indent=2) + "\n")
+    options = {name: getattr(description.options, name) for name in OPTIONS}
+    content = {"format": FORMAT, **description._asdict(), "options": options, "counters": saved.counters}
+    (folder / "memory.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _description(folder: Path) -> dict[str, Any]:
+def _content(folder: Path) -> dict[str, Any]:
     try:
         description = json.loads((folder / "memory.json").read_text())
     except (OSError, ValueError) as error:
@@ -49,17 +59,22 @@ def _description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def read_options(folder: Path) -> dict[str, Any]:
-    return _description(folder)["options"]
+def read_description(folder: Path) -> Description:
+    content = _content(folder)
+    return Description(content["state_dim"], content["gamma"], MemoryOptions(**content["options"]))
 
 
-def read(folder: Path, options: MemoryOptions, capacity: int) -> Saved:
-    """Everything of a saved memory, checked against the options of the one that is to take it over."""
-    description = _description(folder)
-    for name in ("state_dim", "key_dim", "dtype"):
-        saved, wanted = description["options"][name], getattr(options, name)
-        if saved != wanted:
-            raise CheckpointError(f"the memory in {folder} has {name} {saved}, this one has {wanted}")
+def read(folder: Path, wanted: Description, capacity: int) -> Saved:
+    """Everything of a saved memory, checked against what the one that is to take it over is."""
+    content, saved = _content(folder), read_description(folder)
+    if saved.state_dim != wanted.state_dim:
+        raise CheckpointError(
+            f"the memory in {folder} has state_dim {saved.state_dim}, this one has {wanted.state_dim}"
+        )
+    for name in ("key_dim", "half_precision"):
+        theirs, ours = getattr(saved.options, name), getattr(wanted.options, name)
+        if theirs != ours:
+            raise CheckpointError(f"the memory in {folder} has {name} {theirs}, this one has {ours}")
     try:
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
         order = np.load(folder / "order.npy", allow_pickle=False)
@@ -71,5 +86,5 @@ def read(folder: Path, options: MemoryOptions, capacity: int) -> Saved:
         raise CheckpointError(f"the memory in {folder} has {len(order):,} entries, more than the capacity {capacity:,}")
     if any(len(array) != len(order) for array in arrays.values()):
         raise CheckpointError(f"the arrays of the memory in {folder} have different lengths: it was not fully written")
-    counters = {name: int(value) for name, value in description["counters"].items()}
+    counters = {name: int(value) for name, value in content["counters"].items()}
     return Saved(arrays, order, mean, spread, recent, counters)

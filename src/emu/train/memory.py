@@ -5,7 +5,6 @@ The memory and its rules know nothing of JAX or of this package's episodes' jour
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from emu.config import Config
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
-from emu.memory.embedders import Embedder, EmbedderOptions
+from emu.memory.embedders import Embedder
 from emu.types import Batch, Episode, PyTree
 
 
@@ -32,24 +31,10 @@ class MemoryKeeper:
                 "episode is desirable, or let memory.return_quantile or memory.rejudge find out."
             )
         self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
-        options = EmbedderOptions(**{f.name: getattr(e, f.name) for f in dataclasses.fields(EmbedderOptions)})
-        self.embedder = Embedder(spec.state_dim, spec.episode_limit, m.key_dim, options)
+        self.embedder = Embedder(spec.state_dim, spec.episode_limit, m.key_dim, e)
         self.state: PyTree = self.embedder.init(jax.random.PRNGKey(config.seed ^ 0xE3B))
-        self.memory = EpisodicMemory(
-            state_dim=spec.state_dim,
-            capacity=m.capacity,
-            key_dim=m.key_dim,
-            radius=m.radius or "auto",
-            metric=m.metric,
-            max_bytes=int(m.gigabytes * 1e9),
-            dtype="float16" if m.half_precision else "float32",
-            gamma=config.learner.gamma,
-            return_threshold=m.return_threshold,
-            return_quantile=m.return_quantile,
-            count_new_desirable=m.count_new_desirable,
-            backward_propagation=m.backward_propagation,
-            encode=self.embedder.encoder(self.state),
-        )
+        encode = self.embedder.encoder(self.state)
+        self.memory = EpisodicMemory(spec.state_dim, m, gamma=config.learner.gamma, encode=encode)
         self.trainings = 0
 
     def remember(self, episodes: Sequence[Episode]) -> None:

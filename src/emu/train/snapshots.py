@@ -50,7 +50,7 @@ class Photographer:
         )
 
     def _sample(self, memory: EpisodicMemory, step: int) -> Memories:
-        fitting = max(1, MAX_STATE_BYTES // (2 * memory.options.state_dim))
+        fitting = max(1, MAX_STATE_BYTES // (2 * memory.state_dim))
         rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[2, 0, 0, step]))
         ids = np.sort(rng.choice(len(memory), min(MAX_MEMORIES, fitting, len(memory)), replace=False))
         table = memory.export(ids)

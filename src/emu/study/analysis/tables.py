@@ -12,7 +12,6 @@ import numpy as np
 from emu import envs
 from emu.config import Config
 from emu.errors import EmuError, did_you_mean
-from emu.memory.episodic import MemoryOptions
 from emu.study.analysis import stats
 from emu.study.analysis.runs import Run, by_env, by_label, require_one_version, scale_note, short_number, short_steps
 
@@ -112,15 +111,9 @@ def memory_tables(runs: Sequence[Run]) -> list[Table]:
 
 def _when_full(config: Config) -> tuple[int, int]:
     """Entries and bytes of a full memory: states, embeddings, keys, counts and index (docs/memory.md)."""
-    m, spec = config.memory, envs.make(config.env, **config.env_args).spec
-    options = MemoryOptions(
-        state_dim=spec.state_dim,
-        capacity=m.capacity,
-        key_dim=m.key_dim,
-        max_bytes=int(m.gigabytes * 1e9),
-        dtype="float16" if m.half_precision else "float32",
-    )
-    return options.bounded_capacity, options.bounded_capacity * options.entry_bytes
+    state_dim = envs.make(config.env, **config.env_args).spec.state_dim
+    capacity = config.memory.bounded_capacity(state_dim)
+    return capacity, capacity * config.memory.entry_bytes(state_dim)
 
 
 def improvement_tables(runs: Sequence[Run], measure: stats.Measure = "overall") -> list[Table]:
