@@ -108,7 +108,8 @@ class MixerConfig:
 class LearnerConfig:
     """The update."""
 
-    kind: Literal["value", "mappo", "td3", "dqn"] = "value"  # Q-learning for teams; MAPPO; TD3 and DQN for one agent
+    kind: str = "value"  # value: Q-learning for teams; mappo; td3 and dqn: one agent; or module:Name from outside
+    settings: JsonObject = dataclasses.field(default_factory=dict)  # of a learner from outside, as JSON
     gamma: float = 0.99  # discount factor
     learning_rate: float = 5e-4  # of RMSprop; MAPPO, TD3, DQN: of Adam
     rmsprop_decay: float = 0.99  # PyTorch's alpha
@@ -118,7 +119,7 @@ class LearnerConfig:
     updates_per_episode: int = 1  # n_circle: updates for every episode collected
     updates_per_step: float = 0.0  # further updates for every step of the episodes collected
     updates_per_call: int = 1  # updates that one compiled call does; owed ones wait until so many are due
-    target_interval: int = 200  # collected episodes (DQN: updates) between hard copies into the target network
+    target_interval: int = 200  # updates between hard copies into the target network (value, dqn)
     td_lambda: float = 0.0  # teams: how far targets look ahead, 0: one step (the paper), 1: the whole episode
     double_q: bool = True  # choose the next action by the online network, value it by the target network
     reward_clip: float = 0.0  # learner and memory see rewards cut to ± this, metrics the whole ones; 0: not cut
@@ -356,6 +357,8 @@ class Config:
     log_interval: int = 2_000  # environment steps between training rows in metrics.jsonl
     devices: int = 0  # devices to share the work among; 0: all accelerators, or one CPU device per core
     tensorboard: bool = True  # write TensorBoard files beside metrics.jsonl
+    terms: JsonObject = dataclasses.field(default_factory=dict)  # terms from outside: {"module:Name": {its settings}}
+    loggers: JsonObject = dataclasses.field(default_factory=dict)  # further loggers: {"module:Name": {its settings}}
     rollout: RolloutConfig = RolloutConfig()
     replay: ReplayConfig = ReplayConfig()
     agent: AgentConfig = AgentConfig()
