@@ -157,7 +157,7 @@ def test_options_made_directly_are_checked_like_those_of_a_configuration():
 
 def test_a_whole_number_may_be_written_with_an_exponent():
     assert c.from_dict({"steps": 1e6}).steps == 1_000_000
-    with pytest.raises(ConfigError, match="'steps' must be of type int, not 1.5"):
+    with pytest.raises(ConfigError, match=r"'steps' must be of type int, not 1.5"):
         c.from_dict({"steps": 1.5})
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from emu.config import Config, replace
 from emu.devices import Devices
 from emu.envs.spec import EnvSpec
-from emu.learners.base import Context, Term
 from emu.learners.build import build_terms
+from emu.learners.terms.base import Term, ValueContext
 from emu.learners.terms.episodic import EpisodicControl
 from emu.learners.value import ValueLearner
 from emu.memory import Recall
@@ -33,8 +33,7 @@ SMALL = {
     "mixer.kernels": 2,
     "learner.batch_size": B,
     "learner.max_grad_norm": 0.05,  # so small that it always clips
-    "learner.target_interval": 2,
-    "learner.updates_per_episode": 2,
+    "learner.target_interval": 4,
     "replay.episodes": 8,
 }
 
@@ -167,7 +166,7 @@ def updated(learner: ValueLearner, state, *batches, recall=None, step: int = 0):
     return learner.update(state, put(stacked(*batches)), recall, np.int32(step))
 
 
-def context_of(batch: Batch, agent=None, params=None, recall=None, step: int = 0) -> Context:
+def context_of(batch: Batch, agent=None, params=None, recall=None, step: int = 0) -> ValueContext:
     """What a term sees of a batch, on one device; without an agent all in NumPy."""
     batch, recall = time_major(batch), None if recall is None else time_major(recall)
     q = hidden = own = last_action = np.zeros(())
@@ -177,7 +176,7 @@ def context_of(batch: Batch, agent=None, params=None, recall=None, step: int = 0
         q, hidden, own = agent.apply(params, batch.obs, last_action, method="unroll")
     mask = batch.filled.astype(np.float32)
     lengths = np.full(batch.filled.shape[1], len(batch.obs), np.int32)
-    return Context(batch, recall, q, hidden, own, last_action, lengths, mask, mask.sum(), np.int32(step))
+    return ValueContext(batch, recall, mask, mask.sum(), np.int32(step), q, hidden, own, last_action, lengths)
 
 
 def assert_trees_close(actual, expected, rtol=1e-5, atol=1e-6):

@@ -49,7 +49,7 @@ def test_the_incentive_still_counts_at_a_truncated_step():
     sure = c.recall._replace(
         found=np.ones((T, B), bool), ratio=np.ones((T, B), np.float32), best_return=np.full((T, B), 9, np.float32)
     )
-    bonus = np.asarray(EpisodicIncentive(0.9).target((), c._replace(recall=sure), next_values()))
+    bonus = np.asarray(EpisodicIncentive(0.9).target((), c.replace(recall=sure), next_values()))
     assert (bonus[np.asarray(c.batch.truncated)] > 0).all()
 
 

@@ -13,9 +13,9 @@ from emu.config import Config, replace
 from emu.devices import Devices
 from emu.envs import EnvSpec
 from emu.errors import ConfigError
-from emu.learners.base import Context
 from emu.learners.build import build_learner, build_terms
 from emu.learners.td3 import Networks, TD3Learner
+from emu.learners.terms.base import Context
 from emu.learners.terms.episodic import EpisodicIncentive
 from emu.memory import Recall
 from emu.types import Batch
@@ -162,11 +162,13 @@ def constant(shapes, first, second, action=0.0):
 def context_of(batch, recall=None):
     batch = jax.tree.map(lambda x: jnp.asarray(x).swapaxes(0, 1), batch)
     mask = batch.filled.astype(jnp.float32)
-    return Context(batch, recall, None, None, None, None, None, mask, mask.sum(), np.int32(0))
+    return Context(batch, recall, mask, mask.sum(), np.int32(0))
 
 
 def target_of(learner, networks, context):
-    y, parts = learner._target(networks, context, jax.random.PRNGKey(0))
+    state = types.SimpleNamespace(target=networks, terms=((),) * len(learner.terms))
+    views = learner.terms.prepare(state.terms, context)
+    y, parts = learner._target(state, context, views, jax.random.PRNGKey(0))
     return np.asarray(y)[0], parts
 
 
@@ -239,9 +241,9 @@ def test_acting_is_greedy_noisy_or_random(learner):
 
 def test_a_learner_that_does_not_fit_the_task_is_refused():
     team = EnvSpec("team", "1", 2, 3, 2, 2, 9, 1, True, (0.0, 1.0))
-    with pytest.raises(ConfigError, match="TD3 needs one agent with continuous actions; 'team' has 2 with discrete"):
+    with pytest.raises(ConfigError, match="is for one agent with continuous actions; 'team' has 2 with discrete"):
         build_learner(settings(), team, Devices.of(1))
-    with pytest.raises(ConfigError, match="qmix chooses among actions; those of 'moving' are continuous"):
+    with pytest.raises(ConfigError, match="is for teams with discrete actions; 'moving' has 1 with continuous ones"):
         build_learner(Config(), SPEC, Devices.of(1))
     with pytest.raises(ConfigError, match=r"switch off curiosity\."):
         build_learner(settings(curiosity__scale=0.1, memory__use="incentive"), SPEC, Devices.of(1))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emu.learners.base import Term
+from emu.learners.terms.base import Term
 from emu.learners.value import Carry
 from nets import oracles as mixers
 

@@ -6,12 +6,14 @@ import dataclasses
 import json
 import types
 import typing
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from tyro.constructors import PrimitiveConstructorSpec
 
 from emu.bounds import hints_of
 from emu.errors import ConfigError, did_you_mean
+from emu.registry import NoSettings
 
 
 def _parse_json_object(words: list[str]) -> dict[str, Any]:
@@ -45,6 +47,17 @@ def build(kind: type, data: dict[str, Any], where: str = "") -> Any:
         raise ConfigError(f"Unknown configuration key '{path}'. {did_you_mean(unknown[0], hints)}")
     values = {key: _convert(value, hints[key], f"{where}{key}") for key, value in data.items()}
     return kind(**values)
+
+
+def settings_of(piece: type, given: Mapping[str, Any], where: str) -> Any:
+    """The `Settings` of a learner, a term or a logger from a JSON object, as strictly as everything else."""
+    kind: Any = getattr(piece, "Settings", NoSettings)
+    if given and not dataclasses.fields(kind):
+        raise ConfigError(f"'{where}' must be empty: {piece.__name__} has no settings of its own.")
+    try:
+        return build(kind, dict(given), f"{where}.")
+    except TypeError as error:  # a setting without a default is missing
+        raise ConfigError(f"'{where}' is not complete: {error}.") from error
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:

@@ -82,7 +82,8 @@ class MixerConfig(Options, group="mixer"):
 class LearnerConfig(Options, group="learner"):
     """The update."""
 
-    kind: Literal["value", "mappo", "td3", "dqn"] = "value"  # Q-learning for teams; MAPPO; TD3 and DQN for one agent
+    kind: str = "value"  # value: Q-learning for teams; mappo; td3 and dqn: one agent; or module:Name from outside
+    settings: JsonObject = dataclasses.field(default_factory=dict)  # of a learner from outside, as JSON
     gamma: Share = 0.99  # discount factor
     learning_rate: Positive = 5e-4  # of RMSprop; MAPPO, TD3, DQN: of Adam
     rmsprop_decay: Annotated[float, Within(0, 1, open_high=True)] = 0.99  # PyTorch's alpha
@@ -92,7 +93,7 @@ class LearnerConfig(Options, group="learner"):
     updates_per_episode: CountOrNone = 1  # n_circle: updates for every episode collected
     updates_per_step: NotNegative = 0.0  # further updates for every step of the episodes collected
     updates_per_call: Count = 1  # updates that one compiled call does; owed ones wait until so many are due
-    target_interval: Count = 200  # collected episodes (DQN: updates) between hard copies into the target network
+    target_interval: Count = 200  # updates between hard copies into the target network (value, dqn)
     td_lambda: Share = 0.0  # teams: how far targets look ahead, 0: one step (the paper), 1: the whole episode
     double_q: bool = True  # choose the next action by the online network, value it by the target network
     reward_clip: NotNegative = 0.0  # learner and memory see rewards cut to ± this, metrics the whole ones; 0: not cut
@@ -217,6 +218,8 @@ class Config(Options):
     log_interval: Count = 2_000  # environment steps between training rows in metrics.jsonl
     devices: CountOrNone = 0  # devices to share the work among; 0: all accelerators, or one CPU device per core
     tensorboard: bool = True  # write TensorBoard files beside metrics.jsonl
+    terms: JsonObject = dataclasses.field(default_factory=dict)  # terms from outside: {"module:Name": {its settings}}
+    loggers: JsonObject = dataclasses.field(default_factory=dict)  # further loggers: {"module:Name": {its settings}}
     rollout: RolloutConfig = RolloutConfig()
     replay: ReplayConfig = ReplayConfig()
     agent: AgentConfig = AgentConfig()

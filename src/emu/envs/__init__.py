@@ -1,18 +1,8 @@
 """Environments: the protocol, the registry, the checker, and those that come with the package."""
 
 from emu.envs import football, smac
-from emu.envs.spec import (
-    Drawable,
-    Env,
-    EnvSpec,
-    HostEnv,
-    View,
-    adapters,
-    make,
-    register,
-    register_adapter,
-    registered,
-)
+from emu.envs.registry import adapters, make, register, register_adapter, registered
+from emu.envs.spec import Drawable, Env, EnvSpec, HostEnv, View
 
 __all__ = [
     "Drawable",

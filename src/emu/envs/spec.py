@@ -1,4 +1,4 @@
-"""The environment protocol, its specification, and the registry that finds environments by name.
+"""The environment protocols and their specification; `emu.envs.registry` finds environments by name.
 
 An environment is an object without mutable state: everything that changes lives in the state pytree its methods take
 and return, so that thousands of copies run under `jax.vmap` inside one compiled program. An environment written in
@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import importlib
-import inspect
 import math
-import os
-import sys
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome, PyTree
 
 
@@ -118,9 +112,6 @@ class Recipe(NamedTuple):
     positional: tuple[str, ...]
     named: dict[str, Any]
 
-    def make(self) -> HostEnv:
-        return _resolve(self.factory)(*self.positional, **self.named)
-
 
 class HostEnv(abc.ABC):
     """An environment in plain Python, one episode at a time; worker processes run copies of it side by side.
@@ -214,85 +205,3 @@ class Sketchable(Protocol):
     def sketch(self, states: np.ndarray) -> Sketch:
         """Sketches of (n, S) state vectors."""
         ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """A registered environment: where its factory lives (imported on demand) and what it is."""
-
-    factory: str | Callable[..., Env | HostEnv]  # "package.module:function" or the callable itself
-    summary: str
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-_registry: dict[str, Entry] = {}
-_adapters: dict[str, Entry] = {}
-
-
-def register(name: str, factory: str | Callable[..., Env | HostEnv], summary: str, **defaults: Any) -> None:
-    """Make `make(name, **args)` call `factory(**defaults, **args)`. A name registered again is replaced."""
-    _registry[name] = Entry(factory, summary, defaults)
-
-
-def register_adapter(prefix: str, factory: str, summary: str) -> None:
-    """Make `make("prefix:target", **args)` call `factory(target, **args)`: a way into other people's environments."""
-    _adapters[prefix] = Entry(factory, summary)
-
-
-def registered() -> dict[str, Entry]:
-    """All registered environments, by name."""
-    return dict(sorted(_registry.items()))
-
-
-def adapters() -> dict[str, Entry]:
-    """All adapters, by the prefix that chooses them."""
-    return dict(sorted(_adapters.items()))
-
-
-def make(name: str, **args: Any) -> Any:
-    """Build an environment (`Env` or `HostEnv`) by its registered name, e.g. `make("gridworld", penalty=0.5)`.
-
-    A prefix chooses an adapter: "gymnasium:CartPole-v1". A name such as "my_module:Factory" needs no registration: it
-    is imported, also from the current folder.
-    """
-    prefix, _, target = name.partition(":")
-    if target and prefix in _adapters and name not in _registry:
-        return _with_recipe(_adapters[prefix].factory, (target,), args)
-    entry = _registry.get(name)
-    if entry is None and ":" in name:
-        entry = Entry(name, "")
-    if entry is None:
-        raise EnvError(f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all.")
-    factory = _resolve(entry.factory)
-    accepted = inspect.signature(factory).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
-        for key in args:
-            if key not in accepted:
-                raise EnvError(f"Environment '{name}' has no argument '{key}'. {did_you_mean(key, accepted)}")
-    return _with_recipe(entry.factory, (), {**entry.defaults, **args})
-
-
-def _with_recipe(factory: str | Callable[..., Any], positional: tuple[str, ...], named: dict[str, Any]) -> Any:
-    """Build; a Python environment also learns how its copies are built in other processes."""
-    env = _resolve(factory)(*positional, **named)
-    if isinstance(env, HostEnv):
-        path = factory if isinstance(factory, str) else f"{factory.__module__}:{factory.__qualname__}"
-        env.recipe = Recipe(path, positional, named)
-    return env
-
-
-def _resolve(factory: str | Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(factory, str):
-        return factory
-    name, _, attribute = factory.partition(":")
-    here = os.getcwd()
-    try:
-        if here not in sys.path:
-            sys.path.append(here)
-        module = importlib.import_module(name)
-    except ImportError as error:
-        raise EnvError(f"Environment '{factory}' cannot be imported: {error}.") from error
-    if not callable(getattr(module, attribute, None)):
-        known = [word for word in vars(module) if not word.startswith("_")]
-        raise EnvError(f"Module '{name}' has no '{attribute}'. {did_you_mean(attribute, known)}")
-    return getattr(module, attribute)

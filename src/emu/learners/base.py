@@ -1,102 +1,103 @@
-"""What the loop asks of an algorithm, and what the terms of a value learner share.
+"""What the loop asks of an algorithm.
 
 A learner is pure: its whole state is one pytree. The loop calls `act` inside the compiled rollout and `update` between
-rollouts; it never looks inside.
+rollouts; it never looks inside. A new learner is a class derived from `Learner`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import abc
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
+import jax
+
+from emu.config import Config
+from emu.config.build import settings_of
+from emu.devices import Devices
+from emu.envs.spec import EnvSpec
+from emu.errors import ConfigError
+from emu.learners.terms.base import Context, Term, Terms
+from emu.registry import NoSettings
 from emu.types import Array, Batch, PyTree
 
 
-class Learner(Protocol):
-    """An algorithm as the loop sees it."""
+class Learner(abc.ABC):
+    """An algorithm as the loop sees it. One from outside derives from this class and overrides what is abstract."""
 
-    on_policy: bool  # learn from the newest episodes only, from each in one update; else from samples of the replay
+    on_policy: ClassVar[bool] = False  # learn once from the newest episodes; else from samples of the replay
+    teams: ClassVar[bool] = True  # false: for one agent only
+    actions: ClassVar[Literal["discrete", "continuous"]] = "discrete"
+    context: ClassVar[type[Context] | None] = None  # what its terms may read; None: it has no terms
+    Settings: ClassVar[type] = NoSettings
 
+    def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
+        self.require_fit(config, spec, terms)
+        self.config, self.spec = config.learner, spec
+        self.settings = settings_of(type(self), config.learner.settings, "learner.settings")
+        self.terms = Terms(terms)
+        self.shards = devices.sharding_for(config.learner.batch_size)
+        self.update = self.shards.compiled_update(self._updates)  # (state, batches, recall, step) -> state, metrics
+
+    @classmethod
+    def require_fit(cls, config: Config, spec: EnvSpec, terms: Sequence[Term]) -> None:
+        """Refuse an environment or terms that this learner cannot deal with."""
+        found = "continuous" if spec.action_dim else "discrete"
+        if found != cls.actions or (spec.n_agents > 1 and not cls.teams):
+            raise ConfigError(
+                f"{config.algo} (learner.kind {config.learner.kind}) is for {'teams' if cls.teams else 'one agent'} "
+                f"with {cls.actions} actions; '{spec.name}' has {spec.n_agents} with {found} ones. "
+                "`emu algos` lists what else there is."
+            )
+        if cls.on_policy and config.replay.unit != "episodes":
+            raise ConfigError(f"{config.algo} learns from whole episodes: leave replay.unit at episodes.")
+        unfit = [term.name for term in terms if cls.context is None or not issubclass(cls.context, term.context)]
+        if unfit:
+            raise ConfigError(f"{config.algo} has no use for these terms: switch off {', '.join(unfit)}.")
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether the run keeps an episodic memory, whose answers are then in `context.recall`."""
+        return any(term.needs_memory for term in self.terms)
+
+    @abc.abstractmethod
     def init(self, key: Array) -> PyTree:
         """Parameters, targets, optimiser states and counters, as one pytree."""
-        ...
 
+    @abc.abstractmethod
     def policy(self, state: PyTree) -> PyTree:
         """The part of the state that acting needs."""
-        ...
 
+    @abc.abstractmethod
     def initial_carry(self, copies: int) -> PyTree:
         """What acting remembers at the start of an episode; leading axis `copies`."""
-        ...
 
+    @abc.abstractmethod
     def act(
         self, policy: PyTree, carry: PyTree, obs: Array, avail: Array, epsilon: Array, key: Array
     ) -> tuple[Array, PyTree]:
         """Joint actions (E, N) for observations (E, N, O) and availability (E, N, A); greedy ones if epsilon is 0."""
-        ...
 
     def log_prob(self, carry: PyTree) -> Array | None:
         """Log-probabilities (E, N) of the actions that `act` returned with this carry, to be kept with the episode.
 
         None unless the learner is on policy: nobody else asks for them.
         """
-        ...
-
-    def update(self, state: PyTree, batches: Batch, recall: Any, step: Array) -> tuple[PyTree, dict[str, Array]]:
-        """One update per leading entry of `batches`; the metrics keep that leading axis."""
-        ...
-
-
-class Context(NamedTuple):
-    """What one update has computed so far; terms read from it. Time-major: T first, then B.
-
-    Everything is a constant for gradients except in `Term.loss`, which gets the differentiable values.
-    """
-
-    batch: Batch  # time-major
-    recall: Any  # Recall of next states, (T, B), or None
-    q: Array  # (T+1, B, N, A) online Q of every action
-    hidden: Array  # (T+1, B, N, H)
-    own_q: Array  # own heads' part of q, or a scalar zero
-    last_action: Array  # (T+1, B, N, A) one-hot
-    lengths: Array  # (B,) observations of each episode: recurrent networks need not go further
-    mask: Array  # (T, B) 1 where a real step is
-    count: Array  # () number of real steps in the whole batch (all devices)
-    step: Array  # () environment steps so far: what schedules go by
-    prepared: PyTree = None  # what this term's own `prepare` returned
-
-    def mean(self, values: Array) -> Array:
-        """This device's share of the mean over the real steps; shares are summed over devices with the gradients."""
-        return (values * self.mask).sum() / self.count
-
-
-class Term:
-    """One ingredient of a value learner. A new ingredient overrides what it needs; the rest stays neutral."""
-
-    name = "term"
-
-    def init(self, key: Array) -> PyTree:
-        """The term's own parameters, optimiser state and the like."""
-        return ()
-
-    def prepare(self, state: PyTree, context: Context) -> PyTree:
-        """What the methods below share, computed once per update; they find it in `context.prepared`."""
         return None
 
-    def reward(self, state: PyTree, context: Context) -> Array | float:
-        """An intrinsic reward, (T, B), added to the environment's."""
-        return 0.0
+    @abc.abstractmethod
+    def learn(self, state: PyTree, context: Context) -> tuple[PyTree, dict[str, Array]]:
+        """One update from one batch, and what to log of it.
 
-    def target(self, state: PyTree, context: Context, next_value: Array) -> Array | float:
-        """A bonus on the TD target, (T, B), given the bootstrap value of the next states."""
-        return 0.0
-
-    def loss(self, state: PyTree, context: Context, q_tot: Array) -> Array | float:
-        """A differentiable extra loss (this device's share of a mean) on the learner's own parameters."""
-        return 0.0
-
-    def update(self, state: PyTree, context: Context, renew_target: Array) -> tuple[PyTree, dict[str, Array]]:
-        """Train what the term owns. `renew_target` is true on updates that copy the target network.
-
-        Gradients and metrics are this device's shares: sum them over `DATA` before they are used.
+        Runs inside one compiled program, on each device's share of the batch: gradients and metrics are shares, to be
+        summed with `sum_over_devices`.
         """
-        return state, {}
+
+    def _updates(self, state: PyTree, batches: Batch, recall: Any, step: Array) -> tuple[PyTree, dict[str, Array]]:
+        """One update per leading entry of `batches`; the metrics keep that leading axis."""
+
+        def body(state, inputs):
+            batch, known = inputs
+            return self.learn(state, Context.of(batch, known, step))
+
+        return jax.lax.scan(body, state, (batches, recall))

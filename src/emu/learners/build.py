@@ -1,99 +1,50 @@
-"""From a configuration to the pieces of a run: its learner and terms, its replay, its memory."""
+"""From a configuration to a learner with its terms: the registries of both, and what fits what."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from emu.config import Config
+from emu.config.build import settings_of
 from emu.devices import Devices
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
-from emu.learners.base import Term
-from emu.learners.dqn import DQNLearner
-from emu.learners.mappo import MappoLearner
-from emu.learners.td3 import TD3Learner
-from emu.learners.terms.curiosity import Curiosity
-from emu.learners.terms.diversity import Diversity, OwnHeadPenalty
-from emu.learners.terms.episodic import EllipticalBonus, EpisodicControl, EpisodicIncentive
-from emu.learners.value import ValueLearner
-from emu.replay.episodes import Replay
-from emu.replay.steps import Transitions
+from emu.learners.base import Learner
+from emu.learners.terms.base import Term
+from emu.registry import Registry
 
-if TYPE_CHECKING:
-    from pathlib import Path
+LEARNERS: Registry[Learner] = Registry("learner", "emu.learners.base:Learner", "learner.kind")
+LEARNERS.register("value", "emu.learners.value:ValueLearner", "Q-learning for teams: recurrent agents and a mixer")
+LEARNERS.register("mappo", "emu.learners.mappo:MappoLearner", "policy gradients for teams")
+LEARNERS.register("td3", "emu.learners.td3:TD3Learner", "one agent, continuous actions")
+LEARNERS.register("dqn", "emu.learners.dqn:DQNLearner", "one agent, discrete actions")
 
-    from emu.envs.spec import Env
-    from emu.learners.base import Learner
-    from emu.train.memory import MemoryKeeper
-    from emu.train.snapshots import Photographer
+# In the order in which they count: numbers depend on it.
+TERMS: Registry[Term] = Registry("term", "emu.learners.terms.base:Term", "terms")
+_TERMS = "emu.learners.terms"
+TERMS.register("curiosity", f"{_TERMS}.curiosity:Curiosity", "curiosity.scale above 0")
+TERMS.register("own_heads", f"{_TERMS}.diversity:OwnHeadPenalty", "agent.own_heads")
+TERMS.register("diversity", f"{_TERMS}.diversity:Diversity", "diversity.beta above 0")
+TERMS.register("elliptical", f"{_TERMS}.episodic:EllipticalBonus", "elliptical.scale above 0")
+TERMS.register("incentive", f"{_TERMS}.episodic:EpisodicIncentive", "memory.use incentive")
+TERMS.register("control", f"{_TERMS}.episodic:EpisodicControl", "memory.use control")
 
 
 def build_terms(config: Config, spec: EnvSpec) -> list[Term]:
-    """The terms a configuration switches on."""
-    memory, gamma, terms = config.memory, config.learner.gamma, []
-    if config.curiosity.scale > 0:
-        terms.append(Curiosity(config, spec))
-    if config.agent.own_heads and config.diversity.own_head_penalty > 0:
-        terms.append(OwnHeadPenalty(config.diversity.own_head_penalty))
-    if config.diversity.beta > 0:
-        terms.append(Diversity(config, spec))
-    if config.elliptical.scale > 0:
-        terms.append(EllipticalBonus(config.elliptical.scale, config.elliptical.ridge))
-    if memory.use == "incentive":
-        terms.append(EpisodicIncentive(gamma, memory.optimistic))
-    if memory.use == "control":
-        terms.append(EpisodicControl(gamma, memory.control_weight))
-    return terms
+    """The terms a configuration switches on: this package's by their own settings, then those that `terms` names."""
+    own = [TERMS.find(name).from_config(config, spec) for name in TERMS.names()]
+    return [term for term in own if term] + [_term(name, given, config, spec) for name, given in config.terms.items()]
 
 
-def build_replay(config: Config, spec: EnvSpec) -> Replay | Transitions:
-    """What keeps episodes for learning, and draws batches of what the learner learns from."""
-    kept, max_bytes = config.replay, int(config.replay.gigabytes * 1e9)
-    if kept.unit == "steps":
-        return Transitions(spec, kept.steps, max_bytes)
-    return Replay(spec, kept.episodes, max_bytes, config.learner.length_buckets)
+def _term(name: str, given: object, config: Config, spec: EnvSpec) -> Term:
+    """A term from outside, with its settings."""
+    if ":" not in name:
+        TERMS.require(name)
+        raise ConfigError(f"The term '{name}' is switched on by its own settings: {TERMS.summary(name)}.")
+    if not isinstance(given, dict):
+        raise ConfigError(f"'terms' gives every term its settings: {{\"{name}\": {{}}}}, not {given!r}.")
+    found = TERMS.find(name)
+    return found(config, spec, settings_of(found, given, f"terms.{name}"))  # type: ignore[call-arg]
 
 
-def build_keeper(config: Config, spec: EnvSpec) -> MemoryKeeper | None:
-    """The episodic memory, where any term reads from it; imported only then, for numba takes a while to load."""
-    if config.memory.use == "none" and config.elliptical.scale == 0:
-        return None
-    from emu.train.memory import MemoryKeeper
-
-    return MemoryKeeper(config, spec)
-
-
-def build_photographer(
-    keeper: MemoryKeeper | None, run: Path, env: Env, learner: Learner, seed: int
-) -> Photographer | None:
-    """What takes pictures of the memory, where there is one."""
-    if keeper is None:
-        return None
-    from emu.train.snapshots import Photographer
-
-    return Photographer(run, env, learner, seed)
-
-
-Learners = ValueLearner | MappoLearner | TD3Learner | DQNLearner
-
-
-def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> Learners:
-    terms, kind = build_terms(config, spec), config.learner.kind
-    if kind in ("td3", "dqn"):
-        _refuse([term for term in terms if not isinstance(term, EpisodicIncentive | EpisodicControl)], config.algo)
-    if kind == "td3":
-        return TD3Learner(config, spec, devices, terms)
-    if spec.action_dim:
-        raise ConfigError(f"{config.algo} chooses among actions; those of '{spec.name}' are continuous. Try td3.")
-    if kind == "dqn":
-        return DQNLearner(config, spec, devices, terms)
-    if kind == "mappo":
-        _refuse(terms, config.algo)
-        return MappoLearner(config, spec, devices)
-    return ValueLearner(config, spec, devices, terms)
-
-
-def _refuse(terms: list[Term], algo: str) -> None:
-    if terms:
-        names = ", ".join(term.name for term in terms)
-        raise ConfigError(f"{algo} has no use for these terms of value learners: switch off {names}.")
+def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> Learner:
+    """The learner that `learner.kind` names, with its terms."""
+    return LEARNERS.find(config.learner.kind)(config, spec, devices, build_terms(config, spec))

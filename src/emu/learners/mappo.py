@@ -18,7 +18,8 @@ v_then only says where the network stood before the epochs, so it is recomputed.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,9 @@ import optax
 from emu.config import Config
 from emu.devices import DATA, Devices, sum_over_devices
 from emu.envs.spec import EnvSpec
+from emu.learners.base import Learner
 from emu.learners.td import clip_by_torch_norm, masked, pick
+from emu.learners.terms.base import Context, Term
 from emu.nets.agents import RecurrentAgent
 from emu.types import Array, Batch, PyTree
 
@@ -102,19 +105,18 @@ class Judged(NamedTuple):
         return (values * self.choices).sum() / self.choice_count
 
 
-class MappoLearner:
+class MappoLearner(Learner):
     on_policy = True
 
-    def __init__(self, config: Config, spec: EnvSpec, devices: Devices) -> None:
-        self.config, self.ppo, self.spec = config.learner, config.ppo, spec
+    def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
+        super().__init__(config, spec, devices, terms)
+        self.ppo = config.ppo
         self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
         # The critic is the same network with one agent, which sees the state, and one output.
         self.critic = RecurrentAgent(1, 1, config.agent.hidden, last_action=False, agent_id=False)
         self.optimiser = optax.chain(
             clip_by_torch_norm(self.config.max_grad_norm), optax.adam(self.config.learning_rate, eps=ADAM_EPS)
         )
-        self.shards = devices.sharding_for(self.config.batch_size)
-        self.update = self.shards.compiled_update(self._updates)
 
     def init(self, key: Array) -> MappoState:
         agent_key, critic_key = jax.random.split(key)
@@ -148,13 +150,8 @@ class MappoLearner:
     def log_prob(self, carry: Carry) -> Array:
         return carry.log_prob
 
-    # What follows runs inside one compiled program, on each device's share of every batch.
-
-    def _updates(self, state: MappoState, batches: Batch, recall: Any, step: Array):
-        return jax.lax.scan(self._update, state, batches)
-
-    def _update(self, state: MappoState, batch: Batch) -> tuple[MappoState, dict[str, Array]]:
-        judged, scale, judgement = self._judge(state, batch)
+    def learn(self, state: MappoState, context: Context) -> tuple[MappoState, dict[str, Array]]:
+        judged, scale, judgement = self._judge(state, context)
 
         def epoch(learned, _):
             params, optimiser = learned
@@ -167,12 +164,11 @@ class MappoLearner:
         means = {name: values.mean() for name, values in parts.items()}
         return MappoState(params, optimiser, scale), means | sum_over_devices(judgement)
 
-    def _judge(self, state: MappoState, batch: Batch) -> tuple[Judged, ReturnScale, dict[str, Array]]:
+    def _judge(self, state: MappoState, context: Context) -> tuple[Judged, ReturnScale, dict[str, Array]]:
         """The batch with its values, advantages and returns; the scale that has seen them; what to log of them."""
-        batch = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), batch)  # time first
-        steps = batch.filled.astype(jnp.float32)
+        batch, steps = context.batch, context.mask
         choices = steps[..., None] * (batch.avail[:-1].sum(axis=-1) > 1)
-        counts = (jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0) for mask in (steps, choices))
+        counts = context.count, jnp.maximum(jax.lax.psum(choices.sum(), DATA), 1.0)
 
         normal = self._values(state.params["critic"], batch.state, batch.filled.sum(axis=0) + 1)
         value = state.scale.natural(normal)

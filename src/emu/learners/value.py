@@ -11,6 +11,7 @@ VDN, QMIX, QPLEX, EMC, CDS and EMU are all this learner with another mixer and a
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +20,11 @@ import jax.numpy as jnp
 import optax
 
 from emu.config import Config
-from emu.devices import DATA, Devices, sum_over_devices
+from emu.devices import Devices, sum_over_devices
 from emu.envs.spec import EnvSpec
-from emu.learners.base import Context, Term
+from emu.learners.base import Learner
 from emu.learners.td import epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
+from emu.learners.terms.base import Context, Contexts, Term, ValueContext
 from emu.nets.agents import RecurrentAgent
 from emu.nets.mixers import MixerOutput, make_mixer
 from emu.types import Array, Batch, PyTree
@@ -41,17 +43,23 @@ class Carry(NamedTuple):
     last_action: Array  # (E, N, A) one-hot, zeros at the start of an episode
 
 
-class ValueLearner:
-    on_policy = False
+class Inputs(NamedTuple):
+    """What the recurrent networks read of a batch."""
+
+    obs: Array  # (T+1, B, N, O)
+    last_action: Array  # (T+1, B, N, A) one-hot of the action before each observation; zeros at the first
+    lengths: Array  # (B,) observations of each episode
+
+
+class ValueLearner(Learner):
+    context = ValueContext
 
     def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
-        self.config, self.spec, self.terms = config.learner, spec, tuple(terms)
+        super().__init__(config, spec, devices, terms)
         self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
         self.mixer = make_mixer(config.mixer, spec)
         c = config.learner
         self.optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
-        self.shards = devices.sharding_for(c.batch_size)
-        self.update = self.shards.compiled_update(self._updates)
 
     def init(self, key: Array) -> ValueState:
         agent_key, mixer_key, terms_key = jax.random.split(key, 3)
@@ -60,10 +68,8 @@ class ValueLearner:
         agent = self.agent.init(agent_key, self.agent_carry(1), obs, act, method="step")
         mixer = self.mixer.init(mixer_key, jnp.zeros((1, n)), jnp.zeros((1, n)), act, jnp.zeros((1, s.state_dim)))
         params = {"agent": agent, "mixer": mixer}
-        keys = jax.random.split(terms_key, max(1, len(self.terms)))
-        states = tuple(term.init(k) for term, k in zip(self.terms, keys, strict=False))
         target = jax.tree.map(jnp.copy, params)
-        return ValueState(params, target, self.optimiser.init(params), states, jnp.int32(0))
+        return ValueState(params, target, self.optimiser.init(params), self.terms.init(terms_key), jnp.int32(0))
 
     def policy(self, state: ValueState) -> PyTree:
         return state.params["agent"]
@@ -82,87 +88,65 @@ class ValueLearner:
         action = epsilon_greedy(q, avail, epsilon, key)
         return action, Carry(hidden, jax.nn.one_hot(action, self.spec.n_actions))
 
-    def log_prob(self, carry: Carry) -> None:
-        """Not needed: what was done is judged by its target alone."""
-
-    # What follows runs inside one compiled program, on each device's share of every batch.
-
-    def _updates(self, state: ValueState, batches: Batch, recall: Any, step: Array):
-        def body(state, inputs):
-            batch, recall = inputs
-            return self._update(state, batch, recall, step)
-
-        return jax.lax.scan(body, state, (batches, recall))
-
-    def _update(self, state: ValueState, batch: Batch, recall: Any, step: Array):
-        batch, recall = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (batch, recall))  # time first
-        lengths = batch.filled.sum(axis=0) + 1
-        last_action = self._last_action(batch.action)
-        mask = batch.filled.astype(jnp.float32)
-        count = jnp.maximum(jax.lax.psum(mask.sum(), DATA), 1.0)
-        target_q = self._unroll(state.target["agent"], batch.obs, last_action, lengths)[0][1:]
-
-        def loss_fn(params):
-            q, hidden, own = self._unroll(params["agent"], batch.obs, last_action, lengths)
-            context = Context(batch, recall, q, hidden, own, last_action, lengths, mask, count, step)
-            constants = jax.lax.stop_gradient(context)
-            prepared = [term.prepare(s, constants) for term, s in zip(self.terms, state.terms, strict=True)]
-            views = [constants._replace(prepared=jax.lax.stop_gradient(p)) for p in prepared]
-            target, parts = self._target(state, constants, views, target_q)
-            mixed = self._mix(params["mixer"], q[:-1], batch.avail[:-1], batch.action, batch.state[:-1])
-            td_error = mixed.q_tot - target
-            td_loss = context.mean(td_error**2)
-            total = td_loss + context.mean(mixed.regulariser)
-            for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
-                extra = term.loss(term_state, context._replace(prepared=view.prepared), mixed.q_tot)
-                total, parts = total + extra, _noted(parts, f"{term.name}_loss", extra)
-            parts |= {
-                "td_loss": td_loss,
-                "loss": total,
-                "td_error_abs": context.mean(jnp.abs(td_error)),
-                "q_taken": context.mean(mixed.q_tot),
-                "target": context.mean(target),
-            }
-            return total, (parts, views)
-
-        (_, (parts, views)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
+    def learn(self, state: ValueState, context: Context) -> tuple[ValueState, dict[str, Array]]:
+        inputs = self._inputs(context.batch)
+        target_q = self._unroll(state.target["agent"], *inputs)[0][1:]
+        loss = functools.partial(self._loss, state=state, context=context, inputs=inputs, target_q=target_q)
+        (_, (parts, views)), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
         grads, parts = sum_over_devices((grads, parts))
         steps, optimiser = self.optimiser.update(grads, state.optimiser, state.params)
         params = optax.apply_updates(state.params, steps)
 
         updates = state.updates + 1
-        renew = updates % (self.config.target_interval * max(self.config.updates_per_episode, 1)) == 0
+        renew = updates % self.config.target_interval == 0
         target = jax.tree.map(lambda new, old: jnp.where(renew, new, old), params, state.target)
-        states = []
-        for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
-            term_state, metrics = term.update(term_state, view, renew)
-            states.append(term_state)
-            parts |= {f"{term.name}_{key}": value for key, value in metrics.items()}
-        parts["grad_norm"] = optax.global_norm(grads)
-        return ValueState(params, target, optimiser, tuple(states), updates), parts
+        terms, metrics = self.terms.update(state.terms, views, renew)
+        parts |= metrics | {"grad_norm": optax.global_norm(grads)}
+        return ValueState(params, target, optimiser, terms, updates), parts
+
+    def _loss(
+        self, params: PyTree, state: ValueState, context: Context, inputs: Inputs, target_q: Array
+    ) -> tuple[Array, tuple[dict[str, Array], Contexts]]:
+        """The loss (this device's share), what to log of it, and the context as each term saw it."""
+        batch = context.batch
+        q, hidden, own_q = self._unroll(params["agent"], *inputs)
+        seen = ValueContext(
+            **_fields(context), q=q, hidden=hidden, own_q=own_q, last_action=inputs.last_action, lengths=inputs.lengths
+        )
+        views = self.terms.prepare(state.terms, seen)
+        target, parts = self._target(state, context.batch, jax.lax.stop_gradient(q[1:]), target_q, views)
+        mixed = self._mix(params["mixer"], q[:-1], batch.avail[:-1], batch.action, batch.state[:-1])
+        td_error = mixed.q_tot - target
+        td_loss = context.mean(td_error**2)
+        total = td_loss + context.mean(mixed.regulariser)
+        differentiable = tuple(seen.replace(prepared=view.prepared) for view in views)
+        losses = self.terms.losses(state.terms, differentiable, mixed.q_tot)
+        for extra in losses.values():
+            total = total + extra
+        parts |= losses | {
+            "td_loss": td_loss,
+            "loss": total,
+            "td_error_abs": context.mean(jnp.abs(td_error)),
+            "q_taken": context.mean(mixed.q_tot),
+            "target": context.mean(target),
+        }
+        return total, (parts, views)
 
     def _target(
-        self, state: ValueState, context: Context, views: Sequence[Context], target_q: Array
+        self, state: ValueState, batch: Batch, q_tp1: Array, target_q: Array, views: Contexts
     ) -> tuple[Array, dict[str, Array]]:
         """The TD target (T, B), with every term's share of it. `views` are the context as each term sees it."""
-        batch, parts = context.batch, {}
-        reward = batch.reward
-        for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
-            extra = term.reward(term_state, view)
-            reward, parts = reward + extra, _noted(parts, f"{term.name}_reward", extra, context)
+        reward, rewards = self.terms.reward(state.terms, views, batch.reward)
         avail = batch.avail[1:]
-        chooser = context.q[1:] if self.config.double_q else target_q
-        best = masked(chooser, avail).argmax(axis=-1)
+        best = masked(q_tp1 if self.config.double_q else target_q, avail).argmax(axis=-1)
         value = self._mix(state.target["mixer"], target_q, avail, best, batch.state[1:]).q_tot
         target = td_target(reward, batch.terminated, value, self.config.gamma)
-        for term, term_state, view in zip(self.terms, state.terms, views, strict=True):
-            extra = term.target(term_state, view, value)
-            target, parts = target + extra, _noted(parts, f"{term.name}_bonus", extra, context)
+        target, bonuses = self.terms.target(state.terms, views, target, value)
         if self.config.td_lambda > 0:
             follows = jnp.concatenate([batch.filled[1:], jnp.zeros_like(batch.filled[:1])])
             goes_on = follows & ~batch.terminated
             target = lambda_target(target, reward, goes_on, self.config.gamma, self.config.td_lambda)
-        return jax.lax.stop_gradient(target), parts
+        return jax.lax.stop_gradient(target), rewards | bonuses
 
     def _unroll(self, params: PyTree, obs: Array, last_action: Array, lengths: Array) -> tuple[Array, Array, Array]:
         return self.agent.apply(params, obs, last_action, lengths, method="unroll")  # type: ignore[return-value]
@@ -171,16 +155,11 @@ class ValueLearner:
         onehot, greedy = jax.nn.one_hot(action, self.spec.n_actions), masked(q, avail).max(axis=-1)
         return self.mixer.apply(params, pick(q, action), greedy, onehot, state)  # type: ignore[return-value]
 
-    def _last_action(self, action: Array) -> Array:
-        """One-hot of the action before each observation, (T+1, B, N, A); zeros at the first."""
-        onehot = jax.nn.one_hot(action, self.spec.n_actions)
-        return jnp.concatenate([jnp.zeros_like(onehot[:1]), onehot])
+    def _inputs(self, batch: Batch) -> Inputs:
+        onehot = jax.nn.one_hot(batch.action, self.spec.n_actions)
+        last_action = jnp.concatenate([jnp.zeros_like(onehot[:1]), onehot])
+        return Inputs(batch.obs, last_action, batch.filled.sum(axis=0) + 1)
 
 
-def _noted(
-    parts: dict[str, Array], name: str, value: Array | float, context: Context | None = None
-) -> dict[str, Array]:
-    """Log a term's share, unless it has none."""
-    if isinstance(value, float):
-        return parts
-    return parts | {name: value if context is None else context.mean(value)}
+def _fields(context: Context) -> dict[str, Any]:
+    return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}

@@ -22,9 +22,10 @@ from emu.config import Config, replace
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.check import check_shapes
 from emu.errors import EmuError
-from emu.learners.build import build_keeper, build_learner, build_photographer, build_replay
+from emu.learners.build import build_learner
 from emu.play.build import build_players
 from emu.play.evaluate import Evaluator
+from emu.replay.build import build_replay
 from emu.replay.episodes import Replay
 from emu.run.best import save_best
 from emu.run.checkpoint import Checkpoints, Content
@@ -32,6 +33,7 @@ from emu.run.folder import is_in_use, is_run, read_config, remove_beginning, run
 from emu.run.lock import RunLock
 from emu.run.metrics import MetricsWriter, last_evaluation
 from emu.run.provenance import provenance
+from emu.train.build import build_keeper, build_photographer
 from emu.train.means import Means
 from emu.train.progress import Progress
 from emu.types import Batch, Episode, clipped
@@ -68,7 +70,7 @@ class Trainer:
         self.learner = build_learner(config, spec, devices)
         self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
         self.replay = build_replay(config, spec)
-        self.keeper = build_keeper(config, spec)
+        self.keeper = build_keeper(config, spec, self.learner)
         self.photographer = build_photographer(self.keeper, folder, self.env, self.learner, config.seed)
         if self.photographer and not isinstance(self.evaluator, Evaluator):
             self.photographer.play = self.evaluator.walk

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from emu.envs.adapters.pymarl import package_version
+from emu.envs.registry import require_foreign_environment
 from emu.envs.spec import EnvSpec, HostEnv, View
 from emu.errors import EnvError
 from emu.types import Outcome
@@ -138,6 +139,7 @@ def _make(target: str, args: dict[str, Any]) -> Any:
         raise EnvError(f"'pettingzoo:{target}' cannot be imported: {error}.") from error
     if not callable(found):
         raise EnvError(f"'{module}' has no function '{function or 'parallel_env'}': it lacks the parallel API.")
+    require_foreign_environment(f"pettingzoo:{target}", found, ("reset", "step", "observation_space", "action_space"))
     try:
         env: Any = found(**args)
     except TypeError as error:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.envs.registry import require_foreign_environment
 from emu.envs.spec import EnvSpec, HostEnv, View
 from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
@@ -158,6 +159,7 @@ def _import(target: str) -> Callable[..., Any]:
     if not callable(found):
         known = [word for word in vars(importlib.import_module(module)) if not word.startswith("_")]
         raise EnvError(f"Module '{module}' has no '{name}'. {did_you_mean(name, known)}")
+    require_foreign_environment(f"pymarl:{target}", found, METHODS)
     return found
 
 

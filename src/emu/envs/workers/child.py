@@ -22,6 +22,7 @@ import traceback
 
 import numpy as np
 
+from emu.envs.registry import remake
 from emu.envs.spec import EnvSpec, HostEnv, Recipe, View
 from emu.envs.workers.shared_arrays import DONE, ORDER, RAISED, STEP, Board, open_board, receive, send
 from emu.errors import EnvError
@@ -56,7 +57,7 @@ def serve(line: socket.socket, board: Board, recipe: Recipe) -> None:
         for place, seed in np.frombuffer(message, ORDER).tolist():
             if place not in envs:
                 _seed_globals(seed)
-                envs[place] = recipe.make()
+                envs[place] = remake(recipe)
             obey(envs[place], board, place, seed)
         send(line, DONE)
     for env in envs.values():

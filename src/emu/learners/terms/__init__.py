@@ -1,1 +1,1 @@
-"""What value learners can be made of beside their TD error: curiosity, diversity, and what the memory adds."""
+"""What learners can be made of beside their TD error: curiosity, diversity, and what the memory adds."""

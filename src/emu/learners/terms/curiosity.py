@@ -18,8 +18,8 @@ import optax
 from emu.config import Config, CuriosityConfig
 from emu.devices import sum_over_devices
 from emu.envs.spec import EnvSpec
-from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm, masked, pick, td_target, torch_rmsprop
+from emu.learners.terms.base import Term, ValueContext
 from emu.nets.agents import RecurrentAgent
 from emu.types import Array, PyTree
 
@@ -42,6 +42,11 @@ class Prepared(NamedTuple):
 
 class Curiosity(Term):
     name = "curiosity"
+    context = ValueContext
+
+    @classmethod
+    def from_config(cls, config: Config, spec: EnvSpec) -> Curiosity | None:
+        return cls(config, spec) if config.curiosity.scale > 0 else None
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         self.config, self.learner, self.spec = config.curiosity, config.learner, spec
@@ -58,7 +63,7 @@ class Curiosity(Term):
         optimisers = self.agent_optimiser.init(agent), self.predictor_optimiser.init(predictor)
         return CuriosityState(agent, target, slow, predictor, *optimisers)
 
-    def prepare(self, state: CuriosityState, context: Context) -> Prepared:
+    def prepare(self, state: CuriosityState, context: ValueContext) -> Prepared:
         """Every network is unrolled once; the reward and the update both come from here."""
         target_q = self._unroll(state.target, context)[1:]
         aim = self.config.target_factor * self._unroll(state.slow, context)[1:]
@@ -75,11 +80,11 @@ class Curiosity(Term):
         (prediction, error), predictor_grads = jax.value_and_grad(prediction_loss, has_aux=True)(state.predictor)
         return Prepared(error, td, prediction, (agent_grads, predictor_grads))
 
-    def reward(self, state: CuriosityState, context: Context) -> Array:
+    def reward(self, state: CuriosityState, context: ValueContext) -> Array:
         return curiosity_scale(self.config, context.step) * context.prepared.error.mean(axis=-1)
 
     def update(
-        self, state: CuriosityState, context: Context, renew_target: Array
+        self, state: CuriosityState, context: ValueContext, renew_target: Array
     ) -> tuple[CuriosityState, dict[str, Any]]:
         prepared: Prepared = sum_over_devices(context.prepared._replace(error=()))
         agent_grads, predictor_grads = prepared.grads
@@ -97,7 +102,7 @@ class Curiosity(Term):
         }
         return CuriosityState(agent, target, slow, predictor, agent_optimiser, predictor_optimiser), metrics
 
-    def _td_error(self, q: Array, target_q: Array, context: Context) -> Array:
+    def _td_error(self, q: Array, target_q: Array, context: ValueContext) -> Array:
         """VDN's error on the extrinsic reward alone, (T, B)."""
         batch, avail = context.batch, context.batch.avail[1:]
         chooser = jax.lax.stop_gradient(q[1:]) if self.learner.double_q else target_q
@@ -106,7 +111,7 @@ class Curiosity(Term):
         target = td_target(batch.reward, batch.terminated, value, self.learner.gamma)
         return pick(q[:-1], batch.action).sum(axis=-1) - target
 
-    def _unroll(self, params: PyTree, context: Context) -> Array:
+    def _unroll(self, params: PyTree, context: ValueContext) -> Array:
         inputs = context.batch.obs, context.last_action, context.lengths
         return self.network.apply(params, *inputs, method="unroll")[0]
 

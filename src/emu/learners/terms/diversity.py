@@ -17,8 +17,8 @@ import optax
 from emu.config import Config, DiversityConfig
 from emu.devices import DATA, sum_over_devices
 from emu.envs.spec import EnvSpec
-from emu.learners.base import Context, Term
 from emu.learners.td import clip_by_torch_norm
+from emu.learners.terms.base import Term, ValueContext
 from emu.nets.predictors import ObservationPredictor
 from emu.types import Array, PyTree
 
@@ -27,11 +27,17 @@ class OwnHeadPenalty(Term):
     """λ · mean |own head's part of Q|, over real steps, agents and actions."""
 
     name = "own_heads"
+    context = ValueContext
+
+    @classmethod
+    def from_config(cls, config: Config, spec: EnvSpec) -> OwnHeadPenalty | None:
+        weight = config.diversity.own_head_penalty
+        return cls(weight) if config.agent.own_heads and weight > 0 else None
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
 
-    def loss(self, state: PyTree, context: Context, q_tot: Array) -> Array:
+    def loss(self, state: PyTree, context: ValueContext, q_tot: Array) -> Array:
         return self.weight * context.mean(jnp.abs(context.own_q[:-1]).mean(axis=(-2, -1)))
 
 
@@ -54,6 +60,11 @@ class Rows(NamedTuple):
 
 class Diversity(Term):
     name = "diversity"
+    context = ValueContext
+
+    @classmethod
+    def from_config(cls, config: Config, spec: EnvSpec) -> Diversity | None:
+        return cls(config, spec) if config.diversity.beta > 0 else None
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         self.config, self.spec = config.diversity, spec
@@ -73,14 +84,14 @@ class Diversity(Term):
         optimisers = {name: self.optimiser.init(params) for name, params in predictors.items()}
         return DiversityState(predictors, jax.tree.map(jnp.copy, predictors), optimisers, key)
 
-    def reward(self, state: DiversityState, context: Context) -> Array:
+    def reward(self, state: DiversityState, context: ValueContext) -> Array:
         errors, c = self._errors(state.target, self._all_rows(context)), self.config
         identity = errors["anyone"] - c.beta1 * errors["own"]
         diversity = identity + c.beta2 * policy_divergence(context.q[:-1], c.beta1)
         return diversity_scale(c, context.step) * diversity.mean(axis=-1)
 
     def update(
-        self, state: DiversityState, context: Context, renew_target: Array
+        self, state: DiversityState, context: ValueContext, renew_target: Array
     ) -> tuple[DiversityState, dict[str, Any]]:
         """One pass over the real rows of the whole batch, in random minibatches shared out over the devices."""
         gather = lambda x: jax.lax.all_gather(x, DATA, axis=1, tiled=True)  # noqa: E731
@@ -136,7 +147,7 @@ class Diversity(Term):
         }
         return {name: jnp.square(p - rows.next_obs).sum(axis=-1) for name, p in predictions.items()}  # type: ignore[operator]
 
-    def _all_rows(self, context: Context) -> Rows:
+    def _all_rows(self, context: ValueContext) -> Rows:
         """Every step of this device's episodes, (T, B, N, ·)."""
         batch, hidden = context.batch, context.hidden
         before = jnp.concatenate([jnp.zeros_like(hidden[:1]), hidden[:-2]])

@@ -14,8 +14,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from emu.config import Config
 from emu.devices import sum_over_devices
-from emu.learners.base import Context, Term
+from emu.envs.spec import EnvSpec
+from emu.learners.terms.base import Context, Term, ValueContext
+from emu.memory import Recall
 from emu.memory.incentive import elliptical_bonus, episodic_control_loss, episodic_incentive
 from emu.types import Array, PyTree
 
@@ -23,39 +26,61 @@ from emu.types import Array, PyTree
 class Remembering(Term):
     """A term that needs answers from the memory; logs how often there were any."""
 
+    needs_memory = True
+
     def update(self, state: PyTree, context: Context, renew_target: Array) -> tuple[PyTree, dict[str, Any]]:
-        return state, {"hit_rate": sum_over_devices(context.mean(context.recall.found))}
+        return state, {"hit_rate": sum_over_devices(context.mean(_known(context).found))}
 
 
 class EpisodicIncentive(Remembering):
     name = "incentive"
+
+    @classmethod
+    def from_config(cls, config: Config, spec: EnvSpec) -> EpisodicIncentive | None:
+        return cls(config.learner.gamma, config.memory.optimistic) if config.memory.use == "incentive" else None
 
     def __init__(self, gamma: float, optimistic: bool = False) -> None:
         self.gamma, self.optimistic = gamma, optimistic
 
     def target(self, state: PyTree, context: Context, next_value: Array) -> Array:
         terminated = context.batch.terminated
-        return episodic_incentive(context.recall, next_value, terminated, self.gamma, self.optimistic)
+        return episodic_incentive(_known(context), next_value, terminated, self.gamma, self.optimistic)
 
 
 class EpisodicControl(Remembering):
     name = "control"
+
+    @classmethod
+    def from_config(cls, config: Config, spec: EnvSpec) -> EpisodicControl | None:
+        return cls(config.learner.gamma, config.memory.control_weight) if config.memory.use == "control" else None
 
     def __init__(self, gamma: float, weight: float = 0.1) -> None:
         self.gamma, self.weight = gamma, weight
 
     def loss(self, state: PyTree, context: Context, q_tot: Array) -> Array:
         batch = context.batch
-        losses = episodic_control_loss(context.recall, batch.reward, q_tot, batch.terminated, self.gamma, self.weight)
+        losses = episodic_control_loss(_known(context), batch.reward, q_tot, batch.terminated, self.gamma, self.weight)
         return context.mean(losses)
 
 
 class EllipticalBonus(Term):
     name = "elliptical"
+    context = ValueContext  # for its whole episodes: a single step has no steps before it
+    needs_memory = True
+
+    @classmethod
+    def from_config(cls, config: Config, spec: EnvSpec) -> EllipticalBonus | None:
+        return cls(config.elliptical.scale, config.elliptical.ridge) if config.elliptical.scale > 0 else None
 
     def __init__(self, scale: float, ridge: float = 0.1) -> None:
         self.scale, self.ridge = scale, ridge
 
     def reward(self, state: PyTree, context: Context) -> Array:
-        embeddings, filled = jnp.swapaxes(context.recall.embedding, 0, 1), context.batch.filled.T
+        embeddings, filled = jnp.swapaxes(_known(context).embedding, 0, 1), context.batch.filled.T
         return self.scale * elliptical_bonus(embeddings, filled, self.ridge).T
+
+
+def _known(context: Context) -> Recall:
+    """What the memory answered; a learner with one of these terms is never without."""
+    assert context.recall is not None, "a term of the memory was given no recall"
+    return context.recall
