@@ -3,8 +3,8 @@
 import pytest
 
 from emu.study.report.page import write_report
-from study.chromium import Browser, find_chromium
-from study.memories import invent_snapshot
+from study.report.chromium import Browser, find_chromium
+from study.report.memories import invent_snapshot
 from study.synthetic import make_study
 
 CHROMIUM = find_chromium()

@@ -1,17 +1,13 @@
-"""The commands that look at runs, and what needs a trained team and its memory."""
-
-import json
+"""The picture of a memory's embedding, which needs a trained team and its memory."""
 
 import numpy as np
 import pytest
 
-from emu.cli.app import main
 from emu.errors import EmuError
-from emu.study.analysis.absolute import TEST_NUMBER, measure_absolute, read_absolute
 from emu.study.analysis.runs import load_run, load_runs
 from emu.study.figures import embedding
 from emu.train.loop import train
-from study.synthetic import make_study, write_run
+from study.synthetic import write_run
 from toys import silent, tiny_config
 
 
@@ -20,43 +16,6 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "run"
     train(tiny_config("emu_qplex"), folder, silent())
     return folder
-
-
-def test_plot_table_and_export_from_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = str(make_study(tmp_path / "study", seeds=2))
-    assert main(["plot", folder]) == 0
-    assert (tmp_path / "curves.png").exists()
-    assert main(["plot", folder, "--kind", "improvement", "--measure", "last", "--out", "x.pdf"]) == 0
-    assert (tmp_path / "x.pdf").exists()
-    capsys.readouterr()
-    assert main(["table", folder, "--out", "tables"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("**Summary (laptop scale)**") and shown == (tmp_path / "tables" / "summary.md").read_text()
-    assert main(["export", folder, "out.json"]) == 0
-    assert list(json.loads((tmp_path / "out.json").read_text())) == ["gridworld"]
-
-
-def test_what_is_refused_ends_with_status_two(tmp_path, capsys):
-    folder = str(make_study(tmp_path / "study", seeds=1, memory=False))
-    assert main(["plot", folder, "--kind", "recall", "--out", str(tmp_path / "x.png")]) == 2
-    assert "logged a memory" in capsys.readouterr().err
-    assert main(["plot", str(tmp_path / "nowhere")]) == 2
-    assert main(["plot"]) == 2
-    assert "Name a run's folder" in capsys.readouterr().err
-    assert main(["absolute", folder]) == 2  # runs without a trained team
-    assert "no trained team" in capsys.readouterr().err
-
-
-def test_the_absolute_metric_is_ten_times_the_episodes_and_repeats(trained, capsys):
-    content = measure_absolute(trained)
-    assert content["episodes"] == 40 == len(content["win_rate"]) == len(content["return"]) == len(content["length"])
-    assert content == read_absolute(trained)
-    assert content == measure_absolute(trained)
-    tests = [row["step"] for row in load_run(trained).rows if "test_return" in row]
-    assert content["step"] in tests and len(tests) < TEST_NUMBER
-    assert main(["absolute", str(trained)]) == 0
-    assert "measured before" in capsys.readouterr().out
 
 
 def test_the_memory_is_read_from_the_newest_checkpoint_with_its_embedder(trained):
