@@ -3,6 +3,8 @@
 #   make demo        train two small teams, then a table, demo/curves.png and demo/team.gif (about three minutes)
 #   make test        all tests but the slow ones       make test-slow   the slow ones
 #   make lint        ruff, pyright, rooms              make bench       the speed of training, part by part
+#   make docs        this documentation as a site, in site/
+#   make docker      a container image for CPUs, where an engine is running
 #   make football    Google Research Football, built from source (minutes the first time; needs root or some packages)
 #   make clean       remove .venv and what the commands above left
 
@@ -13,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-slow lint bench football install install-dev clean
+.PHONY: demo test test-slow lint bench docs docker football install install-dev clean
 
 demo: install
 	$(BIN)/emu demo
@@ -32,6 +34,14 @@ lint: install-dev
 
 bench: install
 	$(BIN)/python benchmarks/train_speed.py $(ARGS)
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+docker:
+	@if docker info > /dev/null 2>&1; then docker build -t emu .; \
+		else echo "no container engine is running here: nothing was built"; fi
 
 football: install
 	scripts/football.sh $(BIN)/python
@@ -55,6 +65,11 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the documentation's tools into $(VENV)"
+	@$(PIP) -e '.[docs]'
+	@touch $@ $(VENV)/.installed
+
 clean:
-	rm -rf $(VENV) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo site src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,8 @@
 """What the documentation shows works, and what it links to exists."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -16,6 +18,7 @@ from emu.run.metrics import read_rows
 from toys import make_episode, tiny_config
 
 ROOT = Path(__file__).parent.parent
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
@@ -36,6 +39,13 @@ def anchors(page):
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     headings = re.findall(r"^#+ (.+)$", prose, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.skip(reason="the rooms are being rebuilt: activated with the merge that closes the last cycle")
+def test_the_graph_of_the_rooms_is_the_one_in_the_code():
+    shown = re.search(r"<!-- rooms:begin -->\n```mermaid\n(.*?)```\n<!-- rooms:end -->", ARCHITECTURE.read_text(), re.S)
+    drawn = subprocess.run([sys.executable, ROOT / "scripts" / "rooms.py"], capture_output=True, text=True, check=True)
+    assert shown and shown[1].strip() == drawn.stdout[drawn.stdout.index("graph TD") :].strip()
 
 
 def test_every_environment_setting_is_on_its_page():

@@ -3,4 +3,4 @@
 Importing `emu` stays light (no JAX): `emu.memory` is usable from any trainer.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
