@@ -10,7 +10,7 @@ from emu.errors import EmuError
 from emu.study.analysis.absolute import TEST_NUMBER, measure_absolute, read_absolute
 from emu.study.analysis.runs import load_run, load_runs
 from emu.study.figures import embedding
-from emu.train.loop import train
+from emu.train.session import train
 from study.synthetic import make_study, write_run
 from toys import silent, tiny_config
 
