@@ -58,15 +58,20 @@ def measured(trainer: Trainer, options: argparse.Namespace) -> str:
     while trainer.counters.step < options.warm_up:
         turn()
     trainer.settle()
-    step, updates, before, started = trainer.counters.step, trainer.counters.updates, dict(trainer.seconds), time.time()
+    step, updates, before, started = (
+        trainer.counters.step,
+        trainer.counters.updates,
+        dict(trainer.clock.seconds),
+        time.time(),
+    )
     while trainer.counters.step < options.steps:
         turn()
     trainer.settle()
     wall = time.time() - started
     steps, updates = trainer.counters.step - step, trainer.counters.updates - updates
-    shares = {name: (spent - before[name]) / wall for name, spent in trainer.seconds.items()}
+    shares = {name: (spent - before[name]) / wall for name, spent in trainer.clock.seconds.items()}
     per_update = 1000 * wall * shares["learner"] / max(updates, 1)
-    replay, memory = trainer.replay, trainer.keeper.memory if trainer.keeper else None
+    replay, memory = trainer.replay, trainer.memory.memory if trainer.memory else None
     kept = f"{human_bytes(replay.nbytes)} ({replay.nbytes / max(trainer.counters.step, 1):.0f})"
     known = f"{human_bytes(memory.nbytes)} ({memory.nbytes / max(len(memory), 1):.0f})" if memory else "-"
     parts = " ".join(f"{shares[name]:>8.0%}" for name in ("rollout", "memory", "sampling", "learner"))

@@ -85,11 +85,11 @@ def measure_training(
         if memories:
             fill_memory(trainer, memories)
         _loop(trainer, warm_up, at_least_updates=3 * config.learner.updates_per_call)
-        before, step, updates = dict(trainer.seconds), trainer.counters.step, trainer.counters.updates
+        before, step, updates = dict(trainer.clock.seconds), trainer.counters.step, trainer.counters.updates
         started, cpu_started = time.perf_counter(), time.process_time()
         _loop(trainer, seconds)
         spent, cpu_spent = time.perf_counter() - started, time.process_time() - cpu_started
-        parts = {name: trainer.seconds[name] - before[name] for name in before}
+        parts = {name: trainer.clock.seconds[name] - before[name] for name in before}
         return {
             "steps/s": (trainer.counters.step - step) / spent,
             "updates/s": (trainer.counters.updates - updates) / spent,
@@ -100,8 +100,8 @@ def measure_training(
 
 def fill_memory(trainer: Trainer, entries: int) -> None:
     """Episodes of random states, until the memory holds about so many; every state is new to it."""
-    assert trainer.keeper is not None
-    memory, spec, rng = trainer.keeper.memory, trainer.env.spec, np.random.default_rng(0)
+    assert trainer.memory is not None
+    memory, spec, rng = trainer.memory.memory, trainer.env.spec, np.random.default_rng(0)
     steps = spec.episode_limit
     while len(memory) < entries:
         states = rng.normal(size=(16, steps + 1, spec.state_dim)).astype(np.float32)
@@ -109,7 +109,7 @@ def fill_memory(trainer: Trainer, entries: int) -> None:
         memory.update(
             [SimpleNamespace(state=s, reward=r, won=np.bool_(False)) for s, r in zip(states, rewards, strict=True)]  # type: ignore[arg-type]
         )
-    trainer.keeper.train_if_due(trainer.keeper.interval)  # compiled before anything is timed
+    trainer.memory.train_if_due(trainer.memory.interval)  # compiled before anything is timed
 
 
 def measure_ratio(args: Args, out: Console) -> None:

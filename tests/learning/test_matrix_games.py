@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emu.config.presets import preset
-from emu.train.loop import train
+from emu.train.session import train
 from toys import silent
 
 SETTINGS = {

@@ -4,13 +4,15 @@ and going on after a crash as if nothing had happened."""
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
 from emu.errors import CheckpointError, EmuError, EnvError
 from emu.run.folder import read_config, run_folder
 from emu.run.metrics import last_evaluation, read_rows
-from emu.train.loop import Stopped, Trainer, resume, train
+from emu.train.loop import Trainer
+from emu.train.session import Stopped, resume, train
 from toys import flip_byte, silent, tiny_config
 
 
@@ -53,9 +55,11 @@ def test_a_run_tests_logs_and_saves_on_time(finished):
 
 
 def test_exploration_falls_on_schedule(finished):
-    for row in read_rows(finished):
-        if "epsilon" in row:
-            assert row["epsilon"] == pytest.approx(1 - 0.95 * min(1, row["step"] / 200))
+    logged = {row["step"]: row["epsilon"] for row in read_rows(finished) if "epsilon" in row}
+    assert len(logged) == 8 and min(logged) < 200 < max(logged)
+    assert len(set(logged.values())) > 3 and min(logged.values()) == pytest.approx(0.05)
+    for step, epsilon in logged.items():
+        assert epsilon == pytest.approx(1 - 0.95 * min(1, step / 200))
 
 
 @pytest.mark.parametrize(("per_episode", "per_call"), [(1, 1), (2, 3)])
@@ -76,9 +80,15 @@ def test_nothing_is_compiled_twice(tmp_path):
     assert trainer.evaluator._run._cache_size() == 1
 
 
-def test_one_device_is_enough(tmp_path):
-    summary = train(tiny_config(devices=1), tmp_path / "run", silent())
-    assert np.isfinite(summary["test_return"])
+def test_one_device_is_enough(finished, tmp_path):
+    """And it is really one; it computes what two compute, but for the order of sums."""
+    trainers = [Trainer(tiny_config(devices=count), tmp_path / str(count), silent()) for count in (1, 2)]
+    used = [{device.id for leaf in jax.tree.leaves(t.state) for device in leaf.devices()} for t in trainers]
+    assert [len(ids) for ids in used] == [1, 2]
+    train(tiny_config(devices=1), tmp_path / "run", silent())
+    one, two = ([row for row in read_rows(folder) if "td_loss" in row] for folder in (tmp_path / "run", finished))
+    assert [row["step"] for row in one] == [row["step"] for row in two] and len(one) > 5
+    assert one[0]["td_loss"] == pytest.approx(two[0]["td_loss"], rel=1e-3)
 
 
 def test_more_devices_than_there_are_is_refused(tmp_path):

@@ -9,7 +9,9 @@ import pytest
 from emu.errors import CheckpointError, EmuError
 from emu.run.snapshots import read_snapshot, snapshot_paths
 from emu.train import snapshots
-from emu.train.loop import Trainer, resume, train
+from emu.train.loop import Trainer
+from emu.train.saving import restore
+from emu.train.session import resume, train
 from emu.train.snapshots import snapshot_of
 from toys import flip_byte, silent, tiny_config
 
@@ -55,9 +57,9 @@ def test_it_holds_entries_and_a_path_that_belong_together(run):
 def test_every_entry_is_found_at_its_own_state(run):
     """The sampled states lead back to their keys: what is stored is one entry a row."""
     trainer = Trainer(config(devices=1), run, silent())
-    trainer.restore()
-    assert trainer.keeper
-    memory = trainer.keeper.memory
+    restore(trainer)
+    assert trainer.memory
+    memory = trainer.memory.memory
     rows = np.arange(0, len(memory), 7)
     recall, keys = memory.peek(memory.states(rows), memory.export(rows)["t"])
     assert recall.found.all()
@@ -66,9 +68,9 @@ def test_every_entry_is_found_at_its_own_state(run):
 
 def test_peeking_leaves_no_trace_but_recall_does(run):
     trainer = Trainer(config(devices=1), run, silent())
-    trainer.restore()
-    assert trainer.keeper
-    memory = trainer.keeper.memory
+    restore(trainer)
+    assert trainer.memory
+    memory = trainer.memory.memory
     before, links = dict(memory.counters), memory._store.links.copy()
     states, times = memory.states(slice(0, 5)), memory.export()["t"][:5]
     peeked, _ = memory.peek(states, times)
@@ -130,7 +132,7 @@ def test_without_a_checkpoint_or_a_memory_it_is_explained(run, tmp_path):
 def test_its_size_is_bounded_by_memories_bytes_and_places(run, tmp_path, monkeypatch):
     monkeypatch.setattr(snapshots, "MAX_PLACES", 3)
     trainer = Trainer(config(devices=1), shutil.copytree(run, tmp_path / "run"), silent())
-    trainer.restore()
+    restore(trainer)
     state_dim = trainer.env.spec.state_dim
     monkeypatch.setattr(snapshots, "MAX_STATE_BYTES", 2 * state_dim * 11)
     shot = read_snapshot(trainer.take_snapshot())

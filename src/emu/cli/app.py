@@ -46,8 +46,8 @@ def train_command(words: list[str]) -> int:
     default = preset(_peek(words, "--algo", Config.algo), _peek(words, "--env", Config.env))
     parsed = tyro.cli(TrainArgs, prog="emu train", args=words, default=TrainArgs(default))
     from emu.run.folder import run_folder
-    from emu.train.loop import train
     from emu.train.progress import Progress
+    from emu.train.session import train
 
     folder = parsed.run_dir or run_folder(parsed.config)
     return _finish(folder, lambda: train(parsed.config, folder, Progress(quiet=parsed.quiet)))
@@ -60,7 +60,7 @@ def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) 
         out_folder: Where the pictures and the runs go.
     """
     from emu.cli.demo import run_demo
-    from emu.train.loop import Stopped
+    from emu.train.session import Stopped
 
     try:
         run_demo(out_folder)
@@ -78,8 +78,8 @@ def resume(run: RunFolder, steps: int | None = None, quiet: bool = False) -> int
         steps: Train up to this many environment steps in all.
         quiet: No progress.
     """
-    from emu.train.loop import resume as go_on
     from emu.train.progress import Progress
+    from emu.train.session import resume as go_on
 
     return _finish(run, lambda: go_on(run, steps, Progress(quiet=quiet)))
 
@@ -300,7 +300,7 @@ def _print_help() -> None:
 
 def _finish(folder: Path, go: Callable[[], dict[str, float]]) -> int:
     """Run, then say where it ended; a stopped run says how to go on."""
-    from emu.train.loop import Stopped
+    from emu.train.session import Stopped
 
     try:
         summary = go()

@@ -102,6 +102,7 @@ def snapshot_of(run: Path) -> Path:
     """The snapshot of a run as its newest checkpoint left it, for runs that took none while they trained."""
     from emu.train.loop import Trainer
     from emu.train.progress import Progress
+    from emu.train.saving import restore
 
     config: Config = replace(read_config(run), {"devices": 1})
     if not RunFolder(run).checkpoint_steps():
@@ -109,10 +110,10 @@ def snapshot_of(run: Path) -> Path:
     lock = RunLock(run)
     try:
         trainer = Trainer(config, run, Progress(quiet=True))
-        if trainer.keeper is None:
+        if trainer.memory is None:
             raise EmuError(f"{run} has no episodic memory: {config.algo} keeps none.")
-        trainer.restore()
-        if not len(trainer.keeper.memory):
+        restore(trainer, read_only=True)
+        if not len(trainer.memory.memory):
             raise EmuError(f"The memory of {run} is still empty at its newest checkpoint.")
         return trainer.take_snapshot()
     finally:

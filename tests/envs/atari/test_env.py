@@ -15,7 +15,8 @@ from emu.envs.check import check_env
 from emu.errors import EnvError
 from emu.play.batched import Player, VectorEvaluator, VectorRollout
 from emu.run.metrics import read_rows
-from emu.train.loop import Trainer, resume, train
+from emu.train.loop import Trainer
+from emu.train.session import resume, train
 from toys import silent
 
 pytest.importorskip("ale_py", reason="ale-py is not installed: pip install 'emu-marl[atari]'")

@@ -1,0 +1,69 @@
+"""What of a run goes into a checkpoint, and how it comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import EmuError
+from emu.run.checkpoint import Content
+
+if TYPE_CHECKING:
+    from emu.train.loop import Trainer
+
+
+def device_tree(trainer: Trainer) -> dict[str, Any]:
+    """Everything on the devices that a run needs to go on."""
+    embedder = {"embedder": trainer.memory.state} if trainer.memory else {}
+    return {"learner": trainer.state, "rollout": trainer.rollout_state, **embedder}
+
+
+def save(trainer: Trainer) -> None:
+    """A checkpoint of this step, unless there is one."""
+    counters = trainer.counters
+    if counters.step == counters.last_checkpoint and trainer.checkpoints.steps():
+        return
+    with trainer.clock("checkpoint"):
+        means = trainer.means.save()
+        require_finite(trainer, {name: total for name, (total, _) in means.items()})
+        counters.last_checkpoint = counters.step
+        state: dict[str, Any] = {
+            "counters": dataclasses.asdict(counters),
+            "schedules": {name: schedule.done for name, schedule in trainer.schedules.items()},
+            "means": means,
+            "metrics_bytes": trainer.writer.sync(),
+        }
+        if trainer.memory:
+            state["trainings"] = trainer.memory.trainings
+        memory = trainer.memory.save if trainer.memory else None
+        content = Content(device_tree(trainer), trainer.rollout.save(), state, memory)
+        trainer.checkpoints.save(counters.step, content, trainer.replay)
+
+
+def restore(trainer: Trainer, read_only: bool = False) -> int:
+    """Load the newest whole checkpoint; the number of bytes of metrics.jsonl that belong to it."""
+    found = trainer.checkpoints.load(device_tree(trainer), trainer.replay, trainer.progress.warn, read_only)
+    trainer.state = trainer.learner.shards.replicate(found.tree["learner"])
+    trainer.rollout_state = trainer.rollout.shards.put(found.tree["rollout"])
+    trainer.rollout.load(found.arrays)
+    if trainer.memory:
+        trainer.memory.load(found.memory, found.tree["embedder"], found.state["trainings"])
+    trainer.means.load(found.state["means"])
+    trainer.counters = type(trainer.counters)(**found.state["counters"])
+    for name, done in found.state["schedules"].items():
+        trainer.schedules[name].done = done
+    return found.state["metrics_bytes"]
+
+
+def require_finite(trainer: Trainer, values: dict[str, float]) -> None:
+    """Stop before anything is saved that can no longer learn."""
+    broken = [name for name, value in values.items() if not np.isfinite(value)]
+    if broken:
+        known = trainer.checkpoints.steps()
+        last = f"step {known[-1]}" if known else "none yet"
+        raise EmuError(
+            f"Training diverged at step {trainer.counters.step}: {', '.join(broken)} is not finite. Nothing of it was "
+            f"saved (last checkpoint: {last}). Try a smaller learner.learning_rate or learner.max_grad_norm."
+        )
