@@ -24,12 +24,12 @@ from emu import envs
 from emu.config import RolloutConfig
 from emu.config.presets import preset
 from emu.devices import Devices, configure_cpu_devices
-from emu.envs import HostEnv
+from emu.envs import PythonEnv
 from emu.envs.football.env import FootballEnv
 from emu.play.workers import Group, Host, HostRollout
 
 
-def alone(env: HostEnv, seconds: float) -> float:
+def alone(env: PythonEnv, seconds: float) -> float:
     """Steps a second of random play in a plain loop."""
     rng, view, steps = np.random.default_rng(0), env.reset(0), 0
     started = time.perf_counter()
@@ -59,7 +59,7 @@ def gfootball_alone(env: FootballEnv, seconds: float) -> float:
     return steps / (time.perf_counter() - started)
 
 
-def with_workers(env: HostEnv, workers: int, copies: int, seconds: float) -> dict[str, float]:
+def with_workers(env: PythonEnv, workers: int, copies: int, seconds: float) -> dict[str, float]:
     from emu.learners.build import build_learner
 
     devices = Devices.of()

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs import EnvSpec, HostEnv, View
+from emu.envs import EnvSpec, PythonEnv, View
 from emu.types import Outcome
 
 LIMIT, ACTIONS = 7, 3  # those of toys.CountingEnv; the toys import JAX, which a worker need not
 NAMES = 14  # every length with both endings
 
 
-class HostCounting(HostEnv):
+class HostCounting(PythonEnv):
     """toys.CountingEnv in plain Python; the seed names the episode."""
 
     def __init__(self, limit: int = LIMIT) -> None:

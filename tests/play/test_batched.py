@@ -10,7 +10,7 @@ import pytest
 from emu.devices import Devices
 from emu.envs import EnvSpec, View
 from emu.envs.check import check_env
-from emu.envs.spec import VectorEnv
+from emu.envs.protocols import VectorEnv
 from emu.errors import CheckpointError
 from emu.play.batched import Player, VectorEvaluator, VectorRollout
 from emu.types import Outcome

@@ -226,7 +226,7 @@ def play(
     from emu.play.gif import save_gif
 
     game = envs.make(env, **(env_args or {}))
-    if isinstance(game, envs.HostEnv):
+    if isinstance(game, envs.PythonEnv):
         go, record = functools.partial(players.play, game), functools.partial(players.record, game)
     elif hasattr(game, "play"):
         go, record = game.play, game.record

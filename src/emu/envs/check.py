@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs import check_python as host_checker
-from emu.envs.spec import Env, EnvSpec, HostEnv, random_action
+from emu.envs.protocols import Env, PythonEnv
+from emu.envs.scripted import random_action
+from emu.envs.spec import EnvSpec
 from emu.errors import EnvError
 from emu.types import Outcome
 
@@ -19,10 +21,10 @@ METHODS = ("reset", "step", "observe", "avail", "state")
 def check_env(env: Any, episodes: int = 8, seed: int = 0) -> None:
     """Raise `EnvError` listing everything found wrong; return quietly if the environment keeps its contract.
 
-    It takes both kinds: compiled environments (`Env`) and Python ones (`HostEnv`).
+    It takes both kinds: compiled environments (`Env`) and Python ones (`PythonEnv`).
     """
     check_shapes(env)
-    problems = host_checker.play(env, episodes, seed) if isinstance(env, HostEnv) else _play(env, episodes, seed)
+    problems = host_checker.play(env, episodes, seed) if isinstance(env, PythonEnv) else _play(env, episodes, seed)
     if problems:
         raise EnvError(_report(env.spec.name, problems))
 
@@ -31,7 +33,7 @@ def check_shapes(env: Any) -> None:
     """What can be seen without running a step: methods, the specification, shapes and types."""
     if not isinstance(getattr(env, "spec", None), EnvSpec):
         raise EnvError(f"{type(env).__name__} has no `spec` of type EnvSpec. See docs/add-your-own.md.")
-    if isinstance(env, HostEnv):
+    if isinstance(env, PythonEnv):
         if problems := _spec_problems(env.spec):
             raise EnvError(_report(env.spec.name, problems))
         env.require()
@@ -50,7 +52,7 @@ def _report(name: str, problems: list[str]) -> str:
     lines = "\n".join(f"  - {problem}" for problem in problems)
     return (
         f"Environment '{name}' breaks its contract:\n{lines}\n"
-        "The contract is written in `emu.envs.Env` (for Python environments, `emu.envs.HostEnv`)."
+        "The contract is written in `emu.envs.Env` (for Python environments, `emu.envs.PythonEnv`)."
     )
 
 

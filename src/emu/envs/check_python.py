@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.spec import EnvSpec, HostEnv, View, random_action
+from emu.envs.protocols import PythonEnv
+from emu.envs.scripted import random_action
+from emu.envs.spec import EnvSpec, View
 from emu.types import Outcome
 
 
-def play(env: HostEnv, episodes: int, seed: int) -> list[str]:
+def play(env: PythonEnv, episodes: int, seed: int) -> list[str]:
     """Random episodes, step by step; each problem once, with where it first showed."""
     found: dict[str, str] = {}
     for number in range(episodes):
@@ -24,12 +26,12 @@ def play(env: HostEnv, episodes: int, seed: int) -> list[str]:
     return [f"{problem} (first: {where})" for problem, where in found.items()]
 
 
-def _same_start(env: HostEnv, seed: int) -> bool:
+def _same_start(env: PythonEnv, seed: int) -> bool:
     first, second = env.reset(seed), env.reset(seed)
     return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def _episode(env: HostEnv, seed: int) -> Iterator[tuple[str, str]]:
+def _episode(env: PythonEnv, seed: int) -> Iterator[tuple[str, str]]:
     spec, rng, total = env.spec, np.random.default_rng(seed), 0.0
     try:
         view = env.reset(seed)

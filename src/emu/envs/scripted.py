@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.spec import HostEnv, View
+from emu.envs.protocols import PythonEnv
+from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
+
+
+def random_action(spec: EnvSpec, avail: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A joint action drawn uniformly from what is available."""
+    if spec.action_dim:
+        return rng.uniform(-1, 1, (spec.n_agents, spec.action_dim)).astype(np.float32)
+    return np.array([rng.choice(np.flatnonzero(row)) for row in avail], np.int32)
+
 
 Player = Callable[[View, np.random.Generator], np.ndarray]
 
@@ -22,7 +31,7 @@ def random(view: View, rng: np.random.Generator) -> np.ndarray:
 PLAYERS: dict[str, Player] = {"random": random}
 
 
-def play(env: HostEnv, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
+def play(env: PythonEnv, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
     """Mean and standard deviation of length and return, and how often the goal was reached."""
     if episodes < 1:
         raise EnvError(f"--episodes must be at least 1, not {episodes}.")
@@ -38,13 +47,13 @@ def play(env: HostEnv, policy: str, episodes: int, seed: int = 0) -> dict[str, f
     return summary | {"win_rate": float(np.mean(wins))}
 
 
-def record(env: HostEnv, policy: str, seed: int = 0) -> list[Any]:
+def record(env: PythonEnv, policy: str, seed: int = 0) -> list[Any]:
     """The moments of one episode, for drawing."""
     snapshot = snapshots_of(env)
     return [snapshot() for _ in _episode(env, policy, (seed, 0))]
 
 
-def snapshots_of(env: HostEnv) -> Callable[[], Any]:
+def snapshots_of(env: PythonEnv) -> Callable[[], Any]:
     """What gives the present moment to be drawn."""
     snapshot = getattr(env, "snapshot", None)
     if snapshot is None or not hasattr(env, "draw"):
@@ -54,7 +63,7 @@ def snapshots_of(env: HostEnv) -> Callable[[], Any]:
     return snapshot
 
 
-def _episode(env: HostEnv, policy: str, seeds: tuple[int, int]) -> Iterator[Outcome | None]:
+def _episode(env: PythonEnv, policy: str, seeds: tuple[int, int]) -> Iterator[Outcome | None]:
     """Nothing when the episode has begun, then what followed each step."""
     if policy not in PLAYERS:
         raise EnvError(f"No scripted player of '{env.spec.name}' is called '{policy}'. {did_you_mean(policy, PLAYERS)}")

@@ -1,26 +1,12 @@
-"""The environment protocol, its specification, and the registry that finds environments by name.
-
-An environment is an object without mutable state: everything that changes lives in the state pytree its methods take
-and return, so that thousands of copies run under `jax.vmap` inside one compiled program. An environment written in
-plain Python is a `HostEnv` instead: it runs in worker processes (`emu.envs.workers`).
-"""
+"""What is said of an environment and what it shows: its specification, a view between two steps, sketches of states."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
-import importlib
-import inspect
 import math
-import os
-import sys
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from emu.errors import EnvError, did_you_mean
-from emu.types import Array, Outcome, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,134 +50,12 @@ class EnvSpec:
         return sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in self.step_fields.values())
 
 
-@runtime_checkable
-class Env(Protocol):
-    """A JAX environment. Every method is pure, works on a single copy, and may be jitted and vmapped.
-
-    `reset` and `step` take an explicit random key. `step` is never called after it reported the end of an episode.
-    The time limit belongs to the environment: it reports it as `truncated` (or `terminated`, where the task says so).
-    """
-
-    @property
-    def spec(self) -> EnvSpec: ...
-
-    def reset(self, key: Array) -> PyTree:
-        """A fresh state."""
-        ...
-
-    def step(self, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Outcome]:
-        """Apply one joint action, (N,) int32; continuous: (N, A) float32 in [-1, 1]."""
-        ...
-
-    def observe(self, state: PyTree) -> Array:
-        """What each agent sees, (N, O) float32."""
-        ...
-
-    def avail(self, state: PyTree) -> Array:
-        """Which actions each agent may take, (N, A) bool; always at least one, at the end of an episode too."""
-        ...
-
-    def state(self, state: PyTree) -> Array:
-        """The global state, (S,) float32, seen by the mixer and the memory only."""
-        ...
-
-
-def random_action(spec: EnvSpec, avail: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A joint action drawn uniformly from what is available."""
-    if spec.action_dim:
-        return rng.uniform(-1, 1, (spec.n_agents, spec.action_dim)).astype(np.float32)
-    return np.array([rng.choice(np.flatnonzero(row)) for row in avail], np.int32)
-
-
 class View(NamedTuple):
     """What there is to see of a Python environment between two steps."""
 
     obs: np.ndarray  # (N, O) float32
     state: np.ndarray  # (S,) float32
     avail: np.ndarray  # (N, A) bool: at least one action for every agent, at the end of an episode too
-
-
-class Recipe(NamedTuple):
-    """How another process makes the same environment: `factory(*positional, **named)`; JSON-ready."""
-
-    factory: str  # "package.module:name"
-    positional: tuple[str, ...]
-    named: dict[str, Any]
-
-    def make(self) -> HostEnv:
-        return _resolve(self.factory)(*self.positional, **self.named)
-
-
-class HostEnv(abc.ABC):
-    """An environment in plain Python, one episode at a time; worker processes run copies of it side by side.
-
-    Derive from this class and give it a `spec`. As for `Env`, `step` is never called after the end of an episode, and
-    the environment itself reports its time limit as `truncated` (or `terminated`, where the task says so).
-    """
-
-    spec: EnvSpec
-    seedable = True  # whether the seed given to `reset` decides all that follows
-    recipe: Recipe | None = None  # filled in by `make`
-
-    @abc.abstractmethod
-    def reset(self, seed: int) -> View:
-        """Start an episode. Everything random in it should come from the seed."""
-
-    @abc.abstractmethod
-    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
-        """Apply one joint action, (N,) int32; continuous: (N, A) float32 in [-1, 1]."""
-
-    def require(self) -> None:
-        """Raise `EnvError` if something that episodes need is not installed; asked before worker processes start."""
-        return
-
-    def close(self) -> None:
-        """Let go of what runs outside this object."""
-        return
-
-
-class Copies(Protocol):
-    """Copies of an environment that one object steps at once: E rows of everything, all actions available."""
-
-    def reset(self, begins: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        """Begin an episode in the copies that (E,) `begins` marks, a seed for each; (E, N, O) what all copies show."""
-        ...
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, Outcome]:
-        """Joint actions (E, N); (E, N, O) observations and an outcome of (E,) arrays.
-
-        A copy whose episode is over must be reset; until then what it shows means nothing, and it may be stepped.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
-class VectorEnv(HostEnv):
-    """A `HostEnv` that can also step many copies at once within this process, so that no workers are needed.
-
-    Everything in an episode must follow from its seed and its actions: a resumed run plays unfinished episodes again.
-    """
-
-    @abc.abstractmethod
-    def open(self, copies: int, threads: int) -> Copies:
-        """So many copies. The first call of `reset` begins an episode in all of them."""
-
-    @abc.abstractmethod
-    def states(self, obs: np.ndarray) -> np.ndarray:
-        """(T, S) states from what was seen in (T, N, O); called once per episode, for the whole of it."""
-
-
-@runtime_checkable
-class Drawable(Protocol):
-    """An environment that can show itself: `emu render` and `emu play` turn the frames into a GIF.
-
-    A Python environment also has `snapshot()`, which gives what `draw` needs of the present moment.
-    """
-
-    def draw(self, state: PyTree) -> Any:
-        """One picture of a (host) state, (height, width, 3) uint8."""
-        ...
 
 
 class Sketch(NamedTuple):
@@ -205,94 +69,3 @@ class Sketch(NamedTuple):
 
     scene: dict[str, Any]
     figures: np.ndarray  # (n, F, 4) float32: x, y, life and shield in [0, 1]; life 0: not there
-
-
-@runtime_checkable
-class Sketchable(Protocol):
-    """An environment whose states can be drawn from the vectors that the memory keeps: `emu report` shows them."""
-
-    def sketch(self, states: np.ndarray) -> Sketch:
-        """Sketches of (n, S) state vectors."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """A registered environment: where its factory lives (imported on demand) and what it is."""
-
-    factory: str | Callable[..., Env | HostEnv]  # "package.module:function" or the callable itself
-    summary: str
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-_registry: dict[str, Entry] = {}
-_adapters: dict[str, Entry] = {}
-
-
-def register(name: str, factory: str | Callable[..., Env | HostEnv], summary: str, **defaults: Any) -> None:
-    """Make `make(name, **args)` call `factory(**defaults, **args)`. A name registered again is replaced."""
-    _registry[name] = Entry(factory, summary, defaults)
-
-
-def register_adapter(prefix: str, factory: str, summary: str) -> None:
-    """Make `make("prefix:target", **args)` call `factory(target, **args)`: a way into other people's environments."""
-    _adapters[prefix] = Entry(factory, summary)
-
-
-def registered() -> dict[str, Entry]:
-    """All registered environments, by name."""
-    return dict(sorted(_registry.items()))
-
-
-def adapters() -> dict[str, Entry]:
-    """All adapters, by the prefix that chooses them."""
-    return dict(sorted(_adapters.items()))
-
-
-def make(name: str, **args: Any) -> Any:
-    """Build an environment (`Env` or `HostEnv`) by its registered name, e.g. `make("gridworld", penalty=0.5)`.
-
-    A prefix chooses an adapter: "gymnasium:CartPole-v1". A name such as "my_module:Factory" needs no registration: it
-    is imported, also from the current folder.
-    """
-    prefix, _, target = name.partition(":")
-    if target and prefix in _adapters and name not in _registry:
-        return _with_recipe(_adapters[prefix].factory, (target,), args)
-    entry = _registry.get(name)
-    if entry is None and ":" in name:
-        entry = Entry(name, "")
-    if entry is None:
-        raise EnvError(f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all.")
-    factory = _resolve(entry.factory)
-    accepted = inspect.signature(factory).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
-        for key in args:
-            if key not in accepted:
-                raise EnvError(f"Environment '{name}' has no argument '{key}'. {did_you_mean(key, accepted)}")
-    return _with_recipe(entry.factory, (), {**entry.defaults, **args})
-
-
-def _with_recipe(factory: str | Callable[..., Any], positional: tuple[str, ...], named: dict[str, Any]) -> Any:
-    """Build; a Python environment also learns how its copies are built in other processes."""
-    env = _resolve(factory)(*positional, **named)
-    if isinstance(env, HostEnv):
-        path = factory if isinstance(factory, str) else f"{factory.__module__}:{factory.__qualname__}"
-        env.recipe = Recipe(path, positional, named)
-    return env
-
-
-def _resolve(factory: str | Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(factory, str):
-        return factory
-    name, _, attribute = factory.partition(":")
-    here = os.getcwd()
-    try:
-        if here not in sys.path:
-            sys.path.append(here)
-        module = importlib.import_module(name)
-    except ImportError as error:
-        raise EnvError(f"Environment '{factory}' cannot be imported: {error}.") from error
-    if not callable(getattr(module, attribute, None)):
-        known = [word for word in vars(module) if not word.startswith("_")]
-        raise EnvError(f"Module '{name}' has no '{attribute}'. {did_you_mean(attribute, known)}")
-    return getattr(module, attribute)

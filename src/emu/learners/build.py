@@ -22,7 +22,7 @@ from emu.replay.steps import Transitions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emu.envs.spec import Env
+    from emu.envs.protocols import Env
     from emu.learners.base import Learner
     from emu.train.memory import MemoryKeeper
     from emu.train.snapshots import Photographer

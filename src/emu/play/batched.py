@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from emu.devices import Devices, cpu_count
-from emu.envs.spec import Copies, VectorEnv
+from emu.envs.protocols import Copies, VectorEnv
 from emu.envs.workers.pool import seed_of
 from emu.errors import CheckpointError
 from emu.learners.base import Learner

@@ -7,7 +7,7 @@ from typing import Any
 
 from emu.config import Config
 from emu.devices import Devices
-from emu.envs.spec import Env, HostEnv, VectorEnv
+from emu.envs.protocols import Env, PythonEnv, VectorEnv
 from emu.errors import ConfigError
 from emu.learners.base import Learner
 from emu.play.batched import Player, VectorEvaluator, VectorRollout
@@ -17,7 +17,7 @@ from emu.play.workers import Host, HostEvaluator, HostRollout
 
 
 def build_players(
-    env: Env | HostEnv, learner: Learner, config: Config, devices: Devices, warn: Callable[[str], None]
+    env: Env | PythonEnv, learner: Learner, config: Config, devices: Devices, warn: Callable[[str], None]
 ) -> tuple[Rollout | HostRollout | VectorRollout, Evaluator | HostEvaluator | VectorEvaluator]:
     """What collects and what tests in a run. Worker processes start when they are first needed."""
     copies, tests = config.rollout.envs, config.eval.episodes
@@ -27,7 +27,7 @@ def build_players(
         return VectorRollout(players[0], config.rollout.chunk, devices), evaluator
     if config.eval.epsilon:
         raise ConfigError(f"eval.epsilon is for Atari: tests in '{env.spec.name}' are greedy. Leave it at 0.")
-    if isinstance(env, HostEnv):
+    if isinstance(env, PythonEnv):
         host = Host(env, learner, devices, config.rollout, copies, min(copies, tests), warn)
         return HostRollout(host, config.rollout.chunk, devices), HostEvaluator(host, tests)
     return Rollout(env, learner, copies, config.rollout.chunk, devices), Evaluator(env, learner, tests, devices)
@@ -35,7 +35,7 @@ def build_players(
 
 def evaluate_team(team: Any, episodes: int, seed: int, number: int) -> Any:
     """Greedy episodes of a trained team (`emu.run.team.Team`)."""
-    if not isinstance(team.env, HostEnv):
+    if not isinstance(team.env, PythonEnv):
         return Evaluator(team.env, team.learner, episodes, team.devices).test(team.policy, seed, number)
     rollout = team.config.rollout
     if isinstance(team.env, VectorEnv):

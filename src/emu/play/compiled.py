@@ -21,7 +21,8 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from emu.devices import DATA, Devices
-from emu.envs.spec import Env, EnvSpec, HostEnv
+from emu.envs.protocols import Env, PythonEnv
+from emu.envs.spec import EnvSpec
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.types import DONE, SEEN, Array, Episode, Outcome, PyTree
@@ -55,7 +56,7 @@ class Slot(NamedTuple):
 class SlotStream:
     """Slots in, episodes out. `stream` holds the unfinished episodes' slots on the host."""
 
-    def __init__(self, env: Env | HostEnv, copies: int, chunk: int) -> None:
+    def __init__(self, env: Env | PythonEnv, copies: int, chunk: int) -> None:
         self.env, self.copies, self.chunk = env, copies, chunk
         self._clear()
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from emu.devices import DATA, Devices
-from emu.envs.spec import Env
+from emu.envs.protocols import Env
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.types import Array, PyTree

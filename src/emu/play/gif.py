@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
+from emu.envs.protocols import Drawable, Env, PythonEnv
 from emu.envs.scripted import snapshots_of
-from emu.envs.spec import Drawable, Env, HostEnv
 from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.types import Outcome, PyTree
@@ -24,9 +24,9 @@ class Recording(NamedTuple):
     won: bool
 
 
-def player(env: Env | HostEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
+def player(env: Env | PythonEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
     """A function that plays one greedy episode, given a seed; it is compiled once."""
-    if isinstance(env, HostEnv):
+    if isinstance(env, PythonEnv):
         return _host_player(env, learner, policy)
     reset = jax.jit(env.reset)
 
@@ -65,7 +65,7 @@ def _recorded(first: Any, advance: Callable[[], tuple[Any, Outcome]], limit: int
     return Recording(states, total, won)
 
 
-def _host_player(env: HostEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
+def _host_player(env: PythonEnv, learner: Learner, policy: PyTree) -> Callable[[int], Recording]:
     """The same for a Python environment, in this process; its states are what it says of itself to be drawn."""
     snapshot, act = snapshots_of(env), jax.jit(learner.act)
 
@@ -97,7 +97,7 @@ def best_of(episodes: int, play: Callable[[int], Recording]) -> Recording:
     return best
 
 
-def save_gif(env: Env | HostEnv, states: Sequence[PyTree], out: Path, fps: float = 5.0) -> Path:
+def save_gif(env: Env | PythonEnv, states: Sequence[PyTree], out: Path, fps: float = 5.0) -> Path:
     """Draw every state (or, where the environment offers `frames`, also what lies between); the last one stays."""
     if not isinstance(env, Drawable):
         raise EnvError(f"Environment '{env.spec.name}' cannot be drawn: it has no `draw(state)` method.")

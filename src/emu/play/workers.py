@@ -19,7 +19,7 @@ import numpy as np
 
 from emu.config import RolloutConfig
 from emu.devices import Devices, cpu_count
-from emu.envs.spec import HostEnv
+from emu.envs.protocols import PythonEnv
 from emu.envs.workers.pool import Pool, groups_of, seed_of
 from emu.envs.workers.process import Processes
 from emu.envs.workers.ray import Actors
@@ -38,7 +38,7 @@ class Host:
 
     def __init__(
         self,
-        env: HostEnv,
+        env: PythonEnv,
         learner: Learner,
         devices: Devices,
         config: RolloutConfig,
@@ -137,7 +137,7 @@ class HostState(NamedTuple):
 class HostRollout(SlotStream):
     """`Rollout` for Python environments: same slots, same episodes."""
 
-    env: HostEnv
+    env: PythonEnv
 
     def __init__(self, host: Host, chunk: int, devices: Devices) -> None:
         super().__init__(host.env, len(host.places["train"]), chunk)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.config import Config, replace
-from emu.envs.spec import Env
+from emu.envs.protocols import Env
 from emu.errors import CheckpointError, EmuError
 from emu.learners.base import Learner
 from emu.run.checkpoint import STEP_DIGITS, RunLock, replace_arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.envs.football.scenarios import SCENARIOS
-from emu.envs.spec import register
+from emu.envs.registry import register
 
 SUMMARIES = {
     "3_vs_1_with_keeper": "three attackers, a defender and a keeper",

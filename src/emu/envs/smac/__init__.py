@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.envs.spec import register
+from emu.envs.registry import register
 
 MAP_NAMES = (
     "1c3s5z", "3s5z", "3s_vs_5z", "5m_vs_6m", "MMM2", "6h_vs_8z", "3s5z_vs_3s6z", "corridor",

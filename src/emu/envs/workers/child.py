@@ -22,7 +22,9 @@ import traceback
 
 import numpy as np
 
-from emu.envs.spec import EnvSpec, HostEnv, Recipe, View
+from emu.envs.protocols import PythonEnv, Recipe
+from emu.envs.registry import make_from
+from emu.envs.spec import EnvSpec, View
 from emu.envs.workers.shared_arrays import DONE, ORDER, RAISED, STEP, Board, open_board, receive, send
 from emu.errors import EnvError
 
@@ -51,12 +53,12 @@ def _end_with(line_number: int) -> None:
 
 
 def serve(line: socket.socket, board: Board, recipe: Recipe) -> None:
-    envs: dict[int, HostEnv] = {}
+    envs: dict[int, PythonEnv] = {}
     while message := receive(line):
         for place, seed in np.frombuffer(message, ORDER).tolist():
             if place not in envs:
                 _seed_globals(seed)
-                envs[place] = recipe.make()
+                envs[place] = make_from(recipe)
             obey(envs[place], board, place, seed)
         send(line, DONE)
     for env in envs.values():
@@ -64,7 +66,7 @@ def serve(line: socket.socket, board: Board, recipe: Recipe) -> None:
             env.close()
 
 
-def obey(env: HostEnv, board: Board, place: int, seed: int) -> None:
+def obey(env: PythonEnv, board: Board, place: int, seed: int) -> None:
     """One order: what followed goes onto the board."""
     if seed == STEP:
         view, outcome = env.step(board.action[place].copy())

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from emu.envs.spec import HostEnv, Recipe
+from emu.envs.protocols import PythonEnv, Recipe
 from emu.envs.workers.process import GRACE, Processes
 from emu.envs.workers.shared_arrays import ORDER, Board
 from emu.errors import EnvError
@@ -77,7 +77,7 @@ class Pool:
 
     def __init__(
         self,
-        env: HostEnv,
+        env: PythonEnv,
         places: int,
         workers: int,
         timeout: float = 120.0,
@@ -149,7 +149,7 @@ class Pool:
         worker.asked.clear()
 
 
-def task_of(env: HostEnv, places: int) -> dict[str, Any]:
+def task_of(env: PythonEnv, places: int) -> dict[str, Any]:
     """What a worker must know, ready for JSON."""
     return {
         "path": [os.getcwd() if entry == "" else entry for entry in sys.path],
@@ -159,7 +159,7 @@ def task_of(env: HostEnv, places: int) -> dict[str, Any]:
     }
 
 
-def _recipe_of(env: HostEnv) -> Recipe:
+def _recipe_of(env: PythonEnv) -> Recipe:
     recipe = env.recipe
     if recipe is None:
         raise EnvError(f"'{env.spec.name}' was not made by `emu.envs.make`: worker processes need its name.")

@@ -17,7 +17,7 @@ import numpy as np
 
 from emu import envs
 from emu.config import Config
-from emu.envs.spec import Env
+from emu.envs.protocols import Env
 from emu.errors import EmuError
 from emu.play.gif import Recording, player
 from emu.run.checkpoint import load_part

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from emu import envs
-from emu.envs.spec import Sketch, Sketchable
+from emu.envs.protocols import Sketchable
+from emu.envs.spec import Sketch
 from emu.errors import EmuError
 from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
 from emu.study.report.series import Told
