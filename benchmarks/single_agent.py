@@ -19,7 +19,7 @@ from emu import envs
 from emu.config.presets import preset
 from emu.devices import configure_cpu_devices
 from emu.envs.protocols import PythonEnv
-from emu.envs.scripted import random_action
+from emu.envs.scripted import random_action, random_shape
 from emu.train.loop import Trainer
 from emu.train.progress import Progress, human_bytes
 
@@ -31,7 +31,7 @@ def alone(env: PythonEnv, seconds: float = 5.0) -> float:
     rng, view, steps = np.random.default_rng(0), env.reset(0), 0
     started = time.perf_counter()
     while time.perf_counter() - started < seconds:
-        view, outcome = env.step(random_action(env.spec, view.avail, rng))
+        view, outcome = env.step(random_action(env.spec, view.avail, rng.random(random_shape(env.spec))))
         steps += 1
         if outcome.terminated or outcome.truncated:
             view = env.reset(steps)

@@ -79,6 +79,23 @@ class Trouble(HostCounting):
         return False
 
 
+class BadSeeds(HostCounting):
+    """Cannot play some seeds: it raises in their first step, however often they are tried."""
+
+    def __init__(self, seeds: list[int]) -> None:
+        super().__init__()
+        self.bad = set(seeds)
+
+    def reset(self, seed: int) -> View:
+        self.seed = seed
+        return super().reset(seed)
+
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        if self.seed in self.bad:
+            raise RuntimeError("this seed cannot be played")
+        return super().step(action)
+
+
 class Parent(HostCounting):
     """Starts a program of its own, as StarCraft does, and notes its number."""
 

@@ -4,7 +4,8 @@ A compiled environment is an object without mutable state: everything that chang
 methods take and return, so that thousands of copies run under `jax.vmap` inside one compiled program. An environment
 in plain Python runs in worker processes (`emu.envs.workers`). Nothing here imports JAX: workers start fast.
 
-Optional, for both kinds: `draw` and `frames` (pictures), `sketch` (the report).
+Optional, for both kinds: `draw` and `frames` (pictures), `sketch` (the report), `scripted` (players for `emu play`);
+for compiled ones also `final_counts(state)`, a dictionary of numbers that `emu play` tells of an episode's last state.
 """
 
 from __future__ import annotations

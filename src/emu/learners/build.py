@@ -20,12 +20,7 @@ from emu.replay.episodes import Replay
 from emu.replay.steps import Transitions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emu.envs.protocols import Env
-    from emu.learners.base import Learner
     from emu.train.memory import MemoryKeeper
-    from emu.train.snapshots import Photographer
 
 
 def build_terms(config: Config, spec: EnvSpec) -> list[Term]:
@@ -61,17 +56,6 @@ def build_keeper(config: Config, spec: EnvSpec) -> MemoryKeeper | None:
     from emu.train.memory import MemoryKeeper
 
     return MemoryKeeper(config, spec)
-
-
-def build_photographer(
-    keeper: MemoryKeeper | None, run: Path, env: Env, learner: Learner, seed: int
-) -> Photographer | None:
-    """What takes pictures of the memory, where there is one."""
-    if keeper is None:
-        return None
-    from emu.train.snapshots import Photographer
-
-    return Photographer(run, env, learner, seed)
 
 
 Learners = ValueLearner | MappoLearner | TD3Learner | DQNLearner

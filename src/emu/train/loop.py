@@ -22,9 +22,8 @@ from emu.config import Config, replace
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.check import check_shapes
 from emu.errors import EmuError
-from emu.learners.build import build_keeper, build_learner, build_photographer, build_replay
+from emu.learners.build import build_keeper, build_learner, build_replay
 from emu.play.build import build_players
-from emu.play.evaluate import Evaluator
 from emu.replay.episodes import Replay
 from emu.run.checkpoint import Checkpoints, RunLock, replace_json, save_best
 from emu.run.folder import (
@@ -37,7 +36,9 @@ from emu.run.folder import (
 )
 from emu.run.metrics import Means, MetricsWriter
 from emu.run.provenance import provenance
+from emu.seeds import training_keys
 from emu.train.progress import Progress
+from emu.train.snapshots import SnapshotWriter
 from emu.types import Batch, Episode, clipped
 
 
@@ -73,14 +74,12 @@ class Trainer:
         self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
         self.replay = build_replay(config, spec)
         self.keeper = build_keeper(config, spec)
-        self.photographer = build_photographer(self.keeper, folder, self.env, self.learner, config.seed)
-        if self.photographer and not isinstance(self.evaluator, Evaluator):
-            self.photographer.play = self.evaluator.walk
+        self.snapshots = SnapshotWriter(folder, self.evaluator, config.seed)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters = Means(), Counters()
-        keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
-        self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(keys[0]))
-        self.rollout_state: Any = self.rollout.init(keys[1])
+        learner_key, rollout_key = training_keys(config.seed)
+        self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(learner_key))
+        self.rollout_state: Any = self.rollout.init(rollout_key)
         self.stop_signal: str | None = None
         self.seconds = dict.fromkeys(("rollout", "memory", "sampling", "learner", "evaluation", "checkpoint"), 0.0)
 
@@ -240,7 +239,7 @@ class Trainer:
         """Greedy episodes; remembers the best parameters."""
         self.settle()
         started, counters = time.perf_counter(), self.counters
-        result = self.evaluator.test(self.learner.policy(self.state), self.config.seed, counters.tests)
+        result = self.evaluator.evaluate(self.learner.policy(self.state), self.config.seed, counters.tests)
         counters.tests = counters.step // self.config.eval.interval + 1
         summary = result.summary()
         self.writer.row(counters.step, summary)
@@ -261,11 +260,11 @@ class Trainer:
 
     def take_snapshot(self) -> Path:
         """A small picture of the memory for `emu report`; changes nothing that the run computes."""
-        assert self.keeper and self.photographer
+        assert self.keeper
         self.settle()
         started = time.perf_counter()
         self.counters.snapshots = self.counters.step // (self.config.memory.snapshot_interval or self.counters.step)
-        path = self.photographer.take(self.counters.step, self.learner.policy(self.state), self.keeper.memory)
+        path = self.snapshots.take(self.counters.step, self.learner.policy(self.state), self.keeper.memory)
         self.seconds["evaluation"] += time.perf_counter() - started
         return path
 
