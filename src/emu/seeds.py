@@ -115,9 +115,7 @@ class EpisodeSeeds:
     count: int
     keys: Callable[[], Array]  # (count, 2) uint32
     numbers: Callable[[], list[int]]  # (count,)
-    rows: Callable[
-        [int], list[int]
-    ]  # a number for each of so many copies that one object steps; the first `count` count
+    rows: Callable[[int], list[int]]  # one for each of so many copies stepped together; the first `count` matter
     step_keys: Callable[[Array], tuple[Array, Array, Array]] = next_key_last
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from emu.devices import Devices
 from emu.errors import EnvError
+from emu.play import compiled
 from emu.play.compiled import CompiledEvaluator, play_scripted_copies
 from emu.seeds import evaluation_episodes, recorded_episode, scripted_keys
 from toys import ACTIONS, CountingEnv, CountingLearner, length_of
@@ -55,6 +56,17 @@ def test_all_evaluations_are_one_compiled_program():
     for number in range(1, 4):
         one.evaluate(policy, 0, number)
     assert after_one > 0 and len(traces) == after_one
+
+
+def test_many_episodes_are_played_in_parts_and_stay_the_same(monkeypatch):
+    policy, seeds = CountingLearner().init(None), evaluation_episodes(0, 0, 10)
+    whole = evaluator().play(policy, seeds, states=True)
+    monkeypatch.setattr(compiled, "AT_ONCE", 4)
+    parts = evaluator().play(policy, seeds, states=True)
+    assert len(parts) == 10
+    for a, b in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(a.states, b.states)
+        np.testing.assert_array_equal(a.reward, b.reward)
 
 
 def test_epsilon_is_zero():

@@ -25,6 +25,8 @@ from emu.play.slots import Slot, SlotStream, require_limit, unsound
 from emu.seeds import EpisodeSeeds, next_key_first
 from emu.types import Array, Episode, Outcome, PyTree
 
+AT_ONCE = 1024  # episodes of an evaluation; more would take memory and wait for the longest of them
+
 
 class RolloutState(NamedTuple):
     """Everything the next chunk needs, one row per environment copy."""
@@ -241,7 +243,7 @@ def episodes_of(env: Env, record: Record) -> list[PlayedEpisode]:
 
 
 class CompiledEvaluator(Evaluator):
-    """Greedy episodes: as many copies as episodes, until each has finished one."""
+    """Greedy episodes: a copy for each, until all have finished one; many episodes in parts of `AT_ONCE`."""
 
     env: Env
 
@@ -252,9 +254,13 @@ class CompiledEvaluator(Evaluator):
     def play(
         self, policy: PyTree, seeds: EpisodeSeeds, states: bool = False, frames: bool = False
     ) -> list[PlayedEpisode]:
-        shards, program = self._program(seeds.count, seeds.step_keys, Keep(states, frames))
-        record = program(shards.replicate(policy), shards.put(seeds.keys()))
-        return episodes_of(self.env, jax.device_get(record))
+        keys, keep, episodes = seeds.keys(), Keep(states, frames), []
+        for start in range(0, seeds.count, AT_ONCE):
+            part = keys[start : start + AT_ONCE]
+            shards, program = self._program(len(part), seeds.step_keys, keep)
+            record = program(shards.replicate(policy), shards.put(part))
+            episodes += episodes_of(self.env, jax.device_get(record))
+        return episodes
 
     def _program(self, count: int, step_keys: StepKeys, keep: Keep) -> tuple[Shards, Callable[[PyTree, Array], Record]]:
         """Compiled once for each kind of question."""
