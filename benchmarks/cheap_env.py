@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
-from emu.envs import EnvSpec, HostEnv, View
+from emu.envs import EnvSpec, PythonEnv, View
 from emu.types import Outcome
 
 
-class Cheap(HostEnv):
+class Cheap(PythonEnv):
     """Five agents of SMAC-like sizes; a step computes for a given time and says nothing of interest."""
 
     def __init__(self, work: float = 100.0, limit: int = 100) -> None:

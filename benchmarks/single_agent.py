@@ -18,19 +18,20 @@ import numpy as np
 from emu import envs
 from emu.config.presets import preset
 from emu.devices import configure_cpu_devices
-from emu.envs.spec import HostEnv, random_action
+from emu.envs.protocols import PythonEnv
+from emu.envs.scripted import random_action, random_shape
 from emu.train.loop import Trainer
 from emu.train.progress import Progress, human_bytes
 
 SCHEDULES = {"episode": {}, "step": {"learner.updates_per_episode": 0, "learner.updates_per_step": 1.0}}
 
 
-def alone(env: HostEnv, seconds: float = 5.0) -> float:
+def alone(env: PythonEnv, seconds: float = 5.0) -> float:
     """Steps a second of random play in a plain loop."""
     rng, view, steps = np.random.default_rng(0), env.reset(0), 0
     started = time.perf_counter()
     while time.perf_counter() - started < seconds:
-        view, outcome = env.step(random_action(env.spec, view.avail, rng))
+        view, outcome = env.step(random_action(env.spec, view.avail, rng.random(random_shape(env.spec))))
         steps += 1
         if outcome.terminated or outcome.truncated:
             view = env.reset(steps)

@@ -24,18 +24,19 @@ from emu import envs
 from emu.config import RolloutConfig
 from emu.config.presets import preset
 from emu.devices import Devices, configure_cpu_devices
-from emu.envs import HostEnv
+from emu.envs import PythonEnv
 from emu.envs.football.env import FootballEnv
-from emu.play.workers import Group, Host, HostRollout
+from emu.envs.scripted import random_action, random_shape
+from emu.play.worker_groups import Group, Workers
+from emu.play.workers import WorkerRollout
 
 
-def alone(env: HostEnv, seconds: float) -> float:
+def alone(env: PythonEnv, seconds: float) -> float:
     """Steps a second of random play in a plain loop."""
     rng, view, steps = np.random.default_rng(0), env.reset(0), 0
     started = time.perf_counter()
     while time.perf_counter() - started < seconds:
-        action = np.array([rng.choice(np.flatnonzero(row)) for row in view.avail], np.int32)
-        view, outcome = env.step(action)
+        view, outcome = env.step(random_action(env.spec, view.avail, rng.random(random_shape(env.spec))))
         steps += 1
         if outcome.terminated or outcome.truncated:
             view = env.reset(steps)
@@ -59,13 +60,13 @@ def gfootball_alone(env: FootballEnv, seconds: float) -> float:
     return steps / (time.perf_counter() - started)
 
 
-def with_workers(env: HostEnv, workers: int, copies: int, seconds: float) -> dict[str, float]:
+def with_workers(env: PythonEnv, workers: int, copies: int, seconds: float) -> dict[str, float]:
     from emu.learners.build import build_learner
 
     devices = Devices.of()
     learner = build_learner(preset("vdn", "gridworld"), env.spec, devices)
-    host = Host(env, learner, devices, RolloutConfig(workers=workers), copies, 1)
-    rollout = HostRollout(host, 16, devices)
+    started = Workers(env, learner, devices, RolloutConfig(workers=workers), copies, 1)
+    rollout = WorkerRollout(started, 16, devices)
     policy, state = learner.policy(learner.init(jax.random.PRNGKey(0))), rollout.init(jax.random.PRNGKey(1))
     acting = watch(Group, "act")
     try:

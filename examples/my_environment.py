@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from emu.envs import EnvSpec, HostEnv, View
+from emu.envs import EnvSpec, PythonEnv, View
 from emu.types import Outcome
 
 LEAVE, SWITCH = 0, 1
 
 
-class Lights(HostEnv):
+class Lights(PythonEnv):
     def __init__(self, agents: int = 2, limit: int = 10) -> None:
         self.agents, self.limit = agents, limit
         self.spec = EnvSpec(

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs import EnvSpec, HostEnv, View
+from emu.envs import EnvSpec, PythonEnv, View
 from emu.types import Outcome
 
 LIMIT, ACTIONS = 7, 3  # those of toys.CountingEnv; the toys import JAX, which a worker need not
 NAMES = 14  # every length with both endings
 
 
-class HostCounting(HostEnv):
+class HostCounting(PythonEnv):
     """toys.CountingEnv in plain Python; the seed names the episode."""
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -77,6 +77,23 @@ class Trouble(HostCounting):
             except FileExistsError:
                 continue
         return False
+
+
+class BadSeeds(HostCounting):
+    """Cannot play some seeds: it raises in their first step, however often they are tried."""
+
+    def __init__(self, seeds: list[int]) -> None:
+        super().__init__()
+        self.bad = set(seeds)
+
+    def reset(self, seed: int) -> View:
+        self.seed = seed
+        return super().reset(seed)
+
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        if self.seed in self.bad:
+            raise RuntimeError("this seed cannot be played")
+        return super().step(action)
 
 
 class Parent(HostCounting):

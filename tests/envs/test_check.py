@@ -5,17 +5,20 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from emu.cli.app import main
 from emu.envs.check import check_env, check_shapes
 from emu.errors import EnvError
 from emu.types import Outcome
+from host_envs import HostCounting, Trouble
 from toys import CountingEnv
 
 
-def complaint(env, check=check_env):
+def complaint(env, check=check_env, **options):
     with pytest.raises(EnvError) as error:
-        check(env)
+        check(env, **options)
     return str(error.value)
 
 
@@ -112,8 +115,8 @@ def test_what_tracing_shows(env, message):
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (broken(observe=lambda f, s: jnp.where(s.time > 0, jnp.nan, f(s))), "`observe` returns NaN or infinity"),
-        (broken(state=lambda f, s: jnp.where(s.time > 0, jnp.inf, f(s))), "`state` returns NaN or infinity"),
+        (broken(observe=lambda f, s: jnp.where(s.time > 0, jnp.nan, f(s))), "NaN or infinity in obs"),
+        (broken(state=lambda f, s: jnp.where(s.time > 0, jnp.inf, f(s))), "NaN or infinity in state"),
         (broken(avail=lambda f, s: f(s) & (s.time == 0)), "an agent has no available action"),
         (with_outcome(lambda o: o._replace(reward=o.reward * jnp.nan)), "the reward is NaN or infinite"),
         (with_outcome(lambda o: Outcome(o.reward, o.won, o.won, o.won)), "are both true"),
@@ -138,4 +141,98 @@ def test_randomness_from_outside_is_found():
 def test_everything_found_is_said_at_once():
     env = broken(observe=lambda f, s: f(s) * jnp.nan, state=lambda f, s: f(s) * jnp.nan)
     text = complaint(env)
-    assert "`observe` returns NaN" in text and "`state` returns NaN" in text
+    assert "NaN or infinity in obs" in text and "NaN or infinity in state" in text
+
+
+def test_a_specification_that_does_not_fit_together_does_not_hide_what_playing_shows():
+    text = complaint(with_spec(unit_dim=3, return_range=(0.0, 1.0)))
+    assert "do not fit into a state" in text and "lies outside spec.return_range" in text
+
+
+# Environments in Python
+
+
+def test_a_sound_python_environment_passes(capsys):
+    check_env(HostCounting(), episodes=14)
+    assert main(["check", "host_envs:HostCounting"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("obs", "NaN or infinity in obs (first: episode"),
+        ("state", "NaN or infinity in state"),
+        ("avail", "an agent has no available action"),
+        ("reward", "the reward is NaN or infinite"),
+        ("shape", "obs of shape (2, 5); its specification says (2, 4)"),
+        ("raise", "`step(action)` raised RuntimeError: the ball is lost"),
+    ],
+)
+def test_the_checker_finds_what_is_wrong(tmp_path, kind, message):
+    assert message in complaint(Trouble(kind, str(tmp_path)), episodes=14)
+
+
+def test_the_checker_finds_an_episode_without_end():
+    assert "goes on after spec.episode_limit = 3 steps" in complaint(HostCounting(limit=3), episodes=14)
+
+
+def test_the_checker_finds_a_seed_that_decides_nothing():
+    class Forgetful(HostCounting):
+        count = 0
+
+        def reset(self, seed):
+            self.count += 1
+            return super().reset(self.count)
+
+    assert "same seed gives two different observations" in complaint(Forgetful())
+
+
+def test_the_checker_wants_views_and_outcomes():
+    class Loose(HostCounting):
+        def reset(self, seed):
+            return tuple(super().reset(seed))
+
+    assert "returns tuple; expected emu.envs.View" in complaint(Loose())
+
+
+def test_faults_of_a_python_environment_are_all_said_at_once():
+    class Careless(HostCounting):
+        def step(self, action):
+            view, outcome = super().step(action)
+            broken = view._replace(state=view.state * np.nan)
+            return broken, outcome._replace(reward=np.nan, terminated=True, truncated=True)
+
+    text = complaint(Careless())
+    for fault in ("NaN or infinity in state", "the reward is NaN", "`terminated` and `truncated` are both true"):
+        assert text.count(fault) == 1 and "(first: episode 0, step 1)" in text
+
+
+def test_words_of_an_environments_own_do_not_steer_the_check(tmp_path):
+    """Its name and its messages may hold any word: what ends a check is what happened."""
+
+    class Named(HostCounting):
+        def __init__(self):
+            super().__init__()
+            self.spec = dataclasses.replace(self.spec, name="raised returns reward", return_range=(0.0, 1.0))
+            self.begun = 0
+
+        def reset(self, seed):
+            self.begun += 1
+            return super().reset(seed)
+
+    env = Named()
+    assert "lies outside spec.return_range" in complaint(env, episodes=6)
+    assert env.begun == 6
+
+
+def test_an_environment_that_raised_is_not_asked_again(tmp_path):
+    class Once(HostCounting):
+        begun = 0
+
+        def reset(self, seed):
+            self.begun += 1
+            raise RuntimeError("no game today")
+
+    env = Once()
+    assert "`reset(seed)` raised RuntimeError: no game today (first: episode 0)" in complaint(env)
+    assert env.begun == 1

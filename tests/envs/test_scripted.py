@@ -1,46 +1,70 @@
-"""Scripted players of Python environments."""
+"""Scripted players: which there are, and that the random one takes every available action and no other."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emu.envs import scripted as players
-from emu.envs.spec import View
+from emu import envs
+from emu.cli.app import main
+from emu.envs.scripted import random_action, random_shape, scripted_player, scripted_players
 from emu.errors import EnvError
-from host_envs import LIMIT, HostCounting
+from host_envs import HostCounting
+from toys import CountingEnv, Point
+
+AVAIL = np.array([[True, False, True], [False, True, False]])
 
 
-def test_a_random_team_takes_every_available_action_and_no_other():
-    avail = np.array([[True, False, True], [False, True, False]])
-    rng = np.random.default_rng(0)
-    view = View(np.zeros((2, 1)), np.zeros(1), avail)
-    taken = {tuple(players.random(view, rng).tolist()) for _ in range(40)}
-    assert taken == {(0, 1), (2, 1)}
+@pytest.mark.parametrize("kind", ["numpy", "jax"])
+def test_a_random_team_takes_every_available_action_equally_often_and_no_other(kind):
+    spec, draws = CountingEnv().spec, 400
+    if kind == "numpy":
+        uniform = np.random.default_rng(0).random((draws, *random_shape(spec)))
+        actions = np.array([random_action(spec, AVAIL, one) for one in uniform])
+    else:
+        uniform = jax.random.uniform(jax.random.PRNGKey(0), (draws, *random_shape(spec)))
+        actions = np.asarray(jax.vmap(lambda one: random_action(spec, jnp.asarray(AVAIL), one))(uniform))
+    assert actions.dtype == np.int32 and actions.shape == (draws, 2)
+    assert set(actions[:, 0].tolist()) == {0, 2} and set(actions[:, 1].tolist()) == {1}
+    assert abs((actions[:, 0] == 0).mean() - 0.5) < 0.1
 
 
-def test_a_summary_counts_lengths_returns_and_wins():
-    class Noted(HostCounting):
-        def __init__(self):
-            super().__init__()
-            self.names = []
-
-        def reset(self, seed):
-            view = super().reset(seed)
-            self.names.append(self.name)
-            return view
-
-    env = Noted()
-    summary = players.play(env, "random", 20, seed=3)
-    lengths = np.array([1 + name % LIMIT for name in env.names])
-    returns = [sum(name + 0.125 * t for t in range(length)) for name, length in zip(env.names, lengths, strict=True)]
-    assert len(set(env.names)) > 5
-    assert summary["length_mean"] == pytest.approx(lengths.mean())
-    assert summary["length_std"] == pytest.approx(lengths.std())
-    assert summary["return_mean"] == pytest.approx(np.mean(returns))
-    assert summary["win_rate"] == pytest.approx(np.mean([name % 2 for name in env.names]))
+def test_even_the_smallest_draw_chooses_an_available_action():
+    assert random_action(CountingEnv().spec, AVAIL, np.zeros((2, 3))).tolist() == [0, 1]
 
 
-def test_what_cannot_be_played_is_explained():
+def test_continuous_actions_fill_their_range():
+    spec = Point().spec
+    uniform = np.random.default_rng(0).random((500, *random_shape(spec)))
+    actions = random_action(spec, np.ones((1, 1), bool), uniform)
+    assert actions.dtype == np.float32 and actions.shape == (500, 1, 2)
+    assert -1 <= actions.min() < -0.95 and 0.95 < actions.max() <= 1 and abs(actions.mean()) < 0.1
+
+
+def test_an_environment_adds_players_of_its_own():
+    class Led(CountingEnv):
+        @property
+        def scripted(self):
+            return {"leader": lambda env, state, key: jnp.zeros(2, jnp.int32)}
+
+    assert set(scripted_players(Led())) == {"random", "leader"}
+    assert set(scripted_players(HostCounting())) == {"random"}
+    assert {"random", "nearest", "weakest", "kite"} <= set(scripted_players(envs.make("smac/3m")))
+
+
+def test_a_player_that_is_not_there_is_explained():
     with pytest.raises(EnvError, match="Did you mean 'random'"):
-        players.play(HostCounting(), "randm", 1)
-    with pytest.raises(EnvError, match="at least 1, not 0"):
-        players.play(HostCounting(), "random", 0)
+        scripted_player(HostCounting(), "randm")
+
+
+@pytest.mark.parametrize("env", ["gridworld/tiny", "host_envs:HostCounting", "gymnasium:Pendulum-v1"])
+def test_every_kind_of_environment_is_played_from_the_command_line(env, capsys):
+    if env.startswith("gymnasium"):
+        pytest.importorskip("gymnasium")
+    assert main(["play", env, "--episodes", "3", "--json"]) == 0
+    assert '"episodes": 3' in capsys.readouterr().out
+
+
+def test_no_episodes_are_refused(capsys):
+    assert main(["play", "gridworld/tiny", "--episodes", "0"]) == 2
+    assert "at least 1, not 0" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.envs.spec import Sketchable
+from emu.envs.protocols import Sketchable
 
 
 def wander(env, steps, seed=0):

@@ -10,9 +10,10 @@ import pytest
 from emu.devices import Devices
 from emu.envs import EnvSpec, View
 from emu.envs.check import check_env
-from emu.envs.spec import VectorEnv
+from emu.envs.protocols import VectorEnv
 from emu.errors import CheckpointError
-from emu.play.batched import Player, VectorEvaluator, VectorRollout
+from emu.play.batched import ActingCopies, BatchedEvaluator, BatchedRollout
+from emu.seeds import evaluation_episodes, snapshot_episode
 from emu.types import Outcome
 from toys import same_episode
 
@@ -102,7 +103,7 @@ class Habit:
 
 def rollout(copies=4, chunk=5):
     devices = Devices(tuple(jax.devices()[:1]))
-    return VectorRollout(Player(DiceEnv(), Habit(), copies, 1, devices), chunk, devices)
+    return BatchedRollout(ActingCopies(DiceEnv(), Habit(), copies, 1, devices), chunk, devices)
 
 
 def collect(player, state, chunks):
@@ -187,14 +188,31 @@ def test_games_that_play_differently_after_a_stop_are_refused(monkeypatch):
         second.collect({}, state, 0.0)
 
 
-def test_a_test_depends_on_seed_and_number_alone_and_counts_each_episode_once():
+def test_an_evaluation_depends_on_seed_and_number_alone_and_counts_each_episode_once():
     devices = Devices(tuple(jax.devices()[:1]))
-    evaluator = VectorEvaluator(Player(DiceEnv(), Habit(), 6, 1, devices), 0.0)
-    first, again, other = (evaluator.test({}, 5, number) for number in (0, 0, 1))
+    evaluator = BatchedEvaluator(ActingCopies(DiceEnv(), Habit(), 6, 1, devices), 0.0)
+    first, again, other = (evaluator.evaluate({}, 5, number) for number in (0, 0, 1))
     np.testing.assert_array_equal(first.total, again.total)
     assert not np.array_equal(first.total, other.total)
-    states, reward, going, won = evaluator.walk({}, np.array([1, 2], np.uint32))
-    assert len(states) == len(reward) + 1 and going.all() and not won.any() and states.dtype == np.float32
+    assert (first.length >= 1).all() and not first.won.any()
+
+
+def test_only_the_episodes_asked_for_are_played_to_their_end():
+    """A snapshot's single episode in six copies: what one plain die plays, with the same habit."""
+    devices = Devices(tuple(jax.devices()[:1]))
+    evaluator = BatchedEvaluator(ActingCopies(DiceEnv(), Habit(), 6, 1, devices))
+    seeds = snapshot_episode(3, 70)
+    (episode,) = evaluator.play({}, seeds, states=True)
+    dice, seen, rewards, shown = Dice(seeds.rows(6)[0]), 0, [], []
+    for _ in range(dice.length):
+        shown.append(dice.show())
+        seen += int(dice.show()[0]) + 1
+        rewards.append(dice.step(seen % ACTIONS)[0])
+    np.testing.assert_array_equal(episode.reward, rewards)
+    np.testing.assert_array_equal(episode.states, np.stack([*shown, dice.show()]) / 2)
+    assert episode.states.dtype == np.float32 and episode.total == sum(rewards)
+    with pytest.raises(ValueError, match="7 episodes were asked for"):
+        evaluator.play({}, evaluation_episodes(0, 0, 7))
 
 
 def test_the_toy_itself_keeps_the_contract():

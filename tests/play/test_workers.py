@@ -10,10 +10,11 @@ import pytest
 from emu import envs
 from emu.config import RolloutConfig
 from emu.devices import Devices
-from emu.envs.workers.pool import seed_of
 from emu.errors import EnvError
 from emu.play.compiled import Rollout
-from emu.play.workers import Host, HostEvaluator, HostRollout
+from emu.play.worker_groups import Workers
+from emu.play.workers import WorkerEvaluator, WorkerRollout
+from emu.seeds import another_try, evaluation_episodes, seed_of
 from host_envs import LIMIT, NAMES
 from processes_alive import all_gone
 from toys import CountingEnv, CountingLearner, CountState, collected, same_episode
@@ -30,24 +31,24 @@ class FewNames(CountingEnv):
 
 
 @pytest.fixture
-def hosts():
-    """Makes hosts that are closed after the test."""
+def make_workers():
+    """Makes workers that are closed after the test."""
     made = []
 
-    def make(name="host_envs:HostCounting", args=None, copies=COPIES, tests=3, warn=lambda message: None, **config):
+    def make(name="host_envs:HostCounting", args=None, copies=COPIES, evaluated=3, warn=lambda message: None, **config):
         config = RolloutConfig(**{"workers": 2, **config})
         learner, env = CountingLearner(), envs.make(name, **(args or {}))
-        made.append(Host(env, learner, Devices.of(), config, copies, tests, warn))
+        made.append(Workers(env, learner, Devices.of(), config, copies, evaluated, warn))
         return made[-1]
 
     yield make
-    for host in made:
-        host.close()
+    for workers in made:
+        workers.close()
 
 
-def collect(host, chunks=12, chunk=5, seed=0):
-    rollout = HostRollout(host, chunk, Devices.of())
-    return *collected(rollout, host.learner, chunks, seed), rollout
+def collect(workers, chunks=12, chunk=5, seed=0):
+    rollout = WorkerRollout(workers, chunk, Devices.of())
+    return *collected(rollout, workers.learner, chunks, seed), rollout
 
 
 def compiled(chunks=60):
@@ -64,10 +65,10 @@ def trouble(kind, folder, **args):
     return {"name": "host_envs:Trouble", "args": {"kind": kind, "folder": str(folder), **args}}
 
 
-def test_episodes_equal_those_of_the_compiled_twin(hosts):
+def test_episodes_equal_those_of_the_compiled_twin(make_workers):
     """Every field, every slot: alignment, the agents' memory between steps, both kinds of ending, the last view."""
     twin = compiled()
-    episodes, steps, rollout = collect(hosts(), chunks=40)
+    episodes, steps, rollout = collect(make_workers(), chunks=40)
     assert {int(episode.state[0, 0]) for episode in episodes} == set(twin) == set(range(NAMES))
     for episode in episodes:
         assert same_episode(episode, twin[int(episode.state[0, 0])])
@@ -78,21 +79,22 @@ def test_episodes_equal_those_of_the_compiled_twin(hosts):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_same_seed_gives_the_same_episodes_in_the_same_order(hosts, workers):
+def test_the_same_seed_gives_the_same_episodes_in_the_same_order(make_workers, workers):
     """Also with another number of workers as far as each copy's own episodes go."""
-    first, again = (collect(hosts(workers=workers))[0] for _ in range(2))
+    first, again = (collect(make_workers(workers=workers))[0] for _ in range(2))
     assert len(first) == len(again) > 20
     assert all(same_episode(a, b) for a, b in zip(first, again, strict=True))
     names = [int(episode.state[0, 0]) for episode in first]
-    assert sorted(names) == sorted(int(e.state[0, 0]) for e in collect(hosts(workers=2))[0])
-    assert names != [int(e.state[0, 0]) for e in collect(hosts(workers=workers), seed=1)[0]]
+    assert sorted(names) == sorted(int(e.state[0, 0]) for e in collect(make_workers(workers=2))[0])
+    assert names != [int(e.state[0, 0]) for e in collect(make_workers(workers=workers), seed=1)[0]]
 
 
 @pytest.mark.parametrize("kind", ["die", "hang", "raise"])
-def test_a_failure_drops_the_workers_unfinished_episodes_and_nothing_else(hosts, tmp_path, kind):
+def test_a_failure_drops_the_workers_unfinished_episodes_and_nothing_else(make_workers, tmp_path, kind):
     twin, warnings = compiled(), []
-    host = hosts(**trouble(kind, tmp_path, at=20), timeout=3.0 if kind == "hang" else 60.0, warn=warnings.append)
-    episodes, steps, rollout = collect(host, chunks=30)
+    timeout = 3.0 if kind == "hang" else 60.0
+    workers = make_workers(**trouble(kind, tmp_path, at=20), timeout=timeout, warn=warnings.append)
+    episodes, steps, rollout = collect(workers, chunks=30)
     assert all(same_episode(episode, twin[int(episode.state[0, 0])]) for episode in episodes)
     stats = rollout.stats()
     assert stats["worker_failures"] == len(warnings) == 1
@@ -100,10 +102,10 @@ def test_a_failure_drops_the_workers_unfinished_episodes_and_nothing_else(hosts,
     assert len(episodes) > 60 and steps > 450  # the others went on, and so did the new one
 
 
-def test_an_episode_that_was_over_when_its_worker_failed_is_kept(hosts, tmp_path):
+def test_an_episode_that_was_over_when_its_worker_failed_is_kept(make_workers, tmp_path):
     """The second episode cannot be started; the first is complete all the same, and the third follows it."""
-    host = hosts(**trouble("reset", tmp_path), copies=1, workers=1)
-    rollout = HostRollout(host, 40, Devices.of())
+    workers = make_workers(**trouble("reset", tmp_path), copies=1, workers=1)
+    rollout = WorkerRollout(workers, 40, Devices.of())
     state = rollout.init(jax.random.PRNGKey(0))
     episodes = rollout.collect({}, state, 0.0)[1]
     names = [seed_of(*state.key, 0, number) % NAMES for number in range(40)]
@@ -113,34 +115,34 @@ def test_an_episode_that_was_over_when_its_worker_failed_is_kept(hosts, tmp_path
 
 
 @pytest.mark.parametrize("field", ["obs", "state", "reward", "avail"])
-def test_what_is_not_sound_stops_the_run_and_is_named(hosts, tmp_path, field):
-    host = hosts(**trouble(field, tmp_path))
+def test_what_is_not_sound_stops_the_run_and_is_named(make_workers, tmp_path, field):
+    workers = make_workers(**trouble(field, tmp_path))
     complaint = "without any available action" if field == "avail" else f"NaN or infinity in {field} "
     with pytest.raises(EnvError, match=complaint):
-        collect(host)
+        collect(workers)
 
 
-def test_too_many_failures_stop_the_run_with_the_traceback(hosts, tmp_path):
-    host = hosts(**trouble("raise", tmp_path, at=1, times=99), max_failures=2)
+def test_too_many_failures_stop_the_run_with_the_traceback(make_workers, tmp_path):
+    workers = make_workers(**trouble("raise", tmp_path, at=1, times=99), max_failures=2)
     with pytest.raises(EnvError, match="the ball is lost"):
-        collect(host)
-    pids = [worker.hand.process.pid for worker in host.pool.workers]
-    host.close()
+        collect(workers)
+    pids = [worker.handle.process.pid for worker in workers.pool.workers]
+    workers.close()
     assert all_gone(pids)
 
 
-def test_an_episode_beyond_the_limit_stops_the_run(hosts):
+def test_an_episode_beyond_the_limit_stops_the_run(make_workers):
     with pytest.raises(EnvError, match=r"goes on after spec\.episode_limit = 3 steps"):
-        collect(hosts(args={"limit": 3}))
+        collect(make_workers(args={"limit": 3}))
     with pytest.raises(EnvError, match=r"goes on after spec\.episode_limit = 3 steps"):
-        HostEvaluator(hosts(args={"limit": 3}), 30).test({}, 0, 0)
+        WorkerEvaluator(make_workers(args={"limit": 3}), 30).evaluate({}, 0, 0)
 
 
-def test_resumed_it_begins_new_episodes_that_it_has_not_begun_before(hosts):
-    first = hosts()
+def test_resumed_it_begins_new_episodes_that_it_has_not_begun_before(make_workers):
+    first = make_workers()
     _, _, rollout = collect(first, chunks=4)
     arrays, stored = rollout.save(), jax.device_get(rollout.latest)
-    second = HostRollout(hosts(), 5, Devices.of())
+    second = WorkerRollout(make_workers(), 5, Devices.of())
     second.init(jax.random.PRNGKey(0))
     second.load(arrays)
     state, policy = second.shards.put(stored), first.learner.init(None)
@@ -150,11 +152,11 @@ def test_resumed_it_begins_new_episodes_that_it_has_not_begun_before(hosts):
     assert all(episode.obs[0, 0, 1] == 0 for episode in ended)  # whole episodes, from their first step
 
 
-def test_tests_depend_on_seed_and_number_only(hosts):
+def test_evaluations_depend_on_seed_and_number_only(make_workers):
     """Rewards name + 0.125 t over 1 + name % 7 steps; odd names are won."""
-    host = hosts()
-    evaluator = HostEvaluator(host, 11)
-    first, again, other = (evaluator.test({}, 3, number) for number in (0, 0, 1))
+    workers = make_workers()
+    evaluator = WorkerEvaluator(workers, 11)
+    first, again, other = (evaluator.evaluate({}, 3, number) for number in (0, 0, 1))
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)
     assert not np.array_equal(first.total, other.total)
@@ -167,28 +169,45 @@ def _total(name):
     return sum(name + 0.125 * t for t in range(1 + name % LIMIT))
 
 
-def test_testing_in_the_middle_leaves_training_episodes_alone(hosts):
-    straight = collect(hosts(), chunks=6)[0]
-    host = hosts()
-    rollout, evaluator = HostRollout(host, 5, Devices.of()), HostEvaluator(host, 5)
+def test_evaluating_in_the_middle_leaves_training_episodes_alone(make_workers):
+    straight = collect(make_workers(), chunks=6)[0]
+    workers = make_workers()
+    rollout, evaluator = WorkerRollout(workers, 5, Devices.of()), WorkerEvaluator(workers, 5)
     state, episodes = rollout.init(jax.random.PRNGKey(0)), []
     for number in range(6):
-        evaluator.test({}, 0, number)
-        state, ended, _ = rollout.collect(host.learner.init(None), state, 0.0)
+        evaluator.evaluate({}, 0, number)
+        state, ended, _ = rollout.collect(workers.learner.init(None), state, 0.0)
         episodes += ended
     assert all(same_episode(a, b) for a, b in zip(episodes, straight, strict=True))
 
 
-def test_a_test_episode_lost_with_its_worker_is_played_again(hosts, tmp_path):
-    host = hosts(**trouble("die", tmp_path, at=9), copies=0)
-    calm = HostEvaluator(hosts(copies=0), 12).test({}, 3, 0)
-    result = HostEvaluator(host, 12).test({}, 3, 0)
-    assert host.pool.failures == 1
+def test_an_evaluation_episode_lost_with_its_worker_is_played_again(make_workers, tmp_path):
+    workers = make_workers(**trouble("die", tmp_path, at=9), copies=0)
+    calm = WorkerEvaluator(make_workers(copies=0), 12).evaluate({}, 3, 0)
+    result = WorkerEvaluator(workers, 12).evaluate({}, 3, 0)
+    assert workers.pool.failures == 1
     for a, b in zip(result, calm, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_acting_compiles_once_per_size_of_a_group(hosts):
-    host = hosts(copies=5, workers=2)  # groups of three and of two
-    collect(host, chunks=5)
-    assert host.act._cache_size() == 2
+def test_an_evaluation_seed_that_always_fails_is_replaced_counted_and_costs_no_other_episode(make_workers):
+    """Episodes that shared a worker with it keep their own seeds."""
+    seeds, bad, warnings = evaluation_episodes(3, 0, 9).numbers(), 4, []
+    calm = WorkerEvaluator(make_workers(copies=0, evaluated=6), 9).evaluate({}, 3, 0)
+    args = {"seeds": [seeds[bad]]}
+    workers = make_workers("host_envs:BadSeeds", args, copies=0, evaluated=6, max_failures=3, warn=warnings.append)
+    evaluator = WorkerEvaluator(workers, 9)
+    result = evaluator.evaluate({}, 3, 0)
+    others = np.arange(9) != bad
+    np.testing.assert_array_equal(result.total[others], calm.total[others])
+    assert result.total[bad] == np.float32(_total(another_try(seeds[bad]) % NAMES))
+    assert result.replaced_seeds == 1 and result.summary()["test_replaced_seeds"] == 1
+    assert workers.pool.failures == 2 and f"fails with seed {seeds[bad]}" in warnings[-1]
+    assert "test_replaced_seeds" not in calm.summary()
+    assert evaluator.evaluate({}, 3, 1).replaced_seeds == 0  # those of this evaluation, not of all so far
+
+
+def test_acting_compiles_once_per_size_of_a_group(make_workers):
+    workers = make_workers(copies=5, workers=2)  # groups of three and of two
+    collect(workers, chunks=5)
+    assert workers.act._cache_size() == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import sys
@@ -118,7 +117,8 @@ def render(
         tries: Episodes to play; the first one won is shown, else the one with the highest return.
         fps: Pictures a second.
     """
-    from emu.play.gif import best_of, player, save_gif
+    from emu.play.build import recorder
+    from emu.play.gif import best_of, save_gif
     from emu.run.folder import RunFolder as Files
     from emu.run.team import load_team
 
@@ -126,10 +126,10 @@ def render(
     if not 0.1 <= fps <= 100:
         raise EmuError(f"--fps must lie between 0.1 and 100, not {fps:g}.")
     team = load_team(run)
-    recording = best_of(tries, player(team.env, team.learner, team.policy))
-    path = save_gif(team.env, recording.states, out_file or Files(run).gif, fps)
-    won = "won" if recording.won else "not won"
-    out.print(f"{path}: {len(recording.states) - 1} steps, return {recording.total:.2f}, {won}", soft_wrap=True)
+    episode = best_of(tries, recorder(team.env, team.learner, team.policy))
+    path = save_gif(team.env, episode.frames or [], out_file or Files(run).gif, fps)
+    won = "won" if episode.won else "not won"
+    out.print(f"{path}: {episode.length} steps, return {episode.total:.2f}, {won}", soft_wrap=True)
     return 0
 
 
@@ -214,7 +214,7 @@ def play(
     """Let a scripted player play: mean and spread of length and return, win rate; in battles, who is left.
 
     Args:
-        env: A map of the SMAC-compatible simulator, e.g. smac/3s5z, or an environment in Python, e.g. football.
+        env: Any environment, e.g. smac/3s5z, football/3_vs_1_with_keeper or gymnasium:Pendulum-v1.
         policy: random; on the simulator's maps also nearest, weakest or kite.
         episodes: How many episodes.
         seed: Seed of the episodes.
@@ -223,19 +223,16 @@ def play(
         as_json: Print JSON.
     """
     from emu import envs
-    from emu.envs import scripted as players
+    from emu.play.build import play_scripted
+    from emu.play.episode import summary_of
     from emu.play.gif import save_gif
 
+    _at_least_one("--episodes", episodes)
     game = envs.make(env, **(env_args or {}))
-    if isinstance(game, envs.HostEnv):
-        go, record = functools.partial(players.play, game), functools.partial(players.record, game)
-    elif hasattr(game, "play"):
-        go, record = game.play, game.record
-    else:
-        raise EmuError(f"'{env}' has no scripted players; the maps of the simulator have: emu play smac/3s5z")
-    _print_values(go(policy, episodes, seed), as_json, f"{policy} on {env}")
+    _print_values(summary_of(play_scripted(game, policy, episodes, seed)), as_json, f"{policy} on {env}")
     if gif is not None:
-        path = save_gif(game, record(policy, seed), gif)
+        (episode,) = play_scripted(game, policy, 1, seed, frames=True)
+        path = save_gif(game, episode.frames or [], gif)
         Console(stderr=True).print(f"{path}", soft_wrap=True, highlight=False)
     return 0
 

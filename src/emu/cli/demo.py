@@ -17,7 +17,8 @@ from rich.table import Table
 from emu.config import Config
 from emu.config.presets import preset
 from emu.errors import EmuError
-from emu.play.gif import best_of, player, save_gif
+from emu.play.build import recorder
+from emu.play.gif import best_of, save_gif
 from emu.run.folder import is_run
 from emu.run.metrics import read_rows
 from emu.run.team import load_team
@@ -80,8 +81,8 @@ def render_best(results: list[Result], path: Path) -> Path:
     """A GIF of the team with the best test."""
     best = max(results, key=lambda result: (result.best["test_win_rate"], result.best["test_return"]))
     team = load_team(best.folder)
-    recording = best_of(GIF_EPISODES, player(team.env, team.learner, team.policy))
-    return save_gif(team.env, recording.states, path)
+    episode = best_of(GIF_EPISODES, recorder(team.env, team.learner, team.policy))
+    return save_gif(team.env, episode.frames or [], path)
 
 
 def table_of(results: list[Result]) -> Table:

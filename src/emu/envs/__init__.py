@@ -1,14 +1,15 @@
 """Environments: the protocol, the registry, the checker, and those that come with the package."""
 
 from emu.envs import football, smac
+from emu.envs.protocols import Drawable, Env, PythonEnv
 from emu.envs.registry import adapters, make, register, register_adapter, registered
-from emu.envs.spec import Drawable, Env, EnvSpec, HostEnv, View
+from emu.envs.spec import EnvSpec, View
 
 __all__ = [
     "Drawable",
     "Env",
     "EnvSpec",
-    "HostEnv",
+    "PythonEnv",
     "View",
     "adapters",
     "make",

@@ -1,197 +1,178 @@
-"""`check_env`: run it on your own environment; it plays random episodes and explains what breaks the contract."""
+"""`check_env`: run it on your own environment; it lists everything that breaks the contract.
+
+The same rules hold for compiled environments (`Env`) and Python ones (`PythonEnv`). First what can be seen without a
+step: the specification, and (by tracing, see `tracing`) shapes and types of a compiled environment. Then random
+episodes are played one step at a time, and every view and outcome is looked at.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from emu.envs import check_python as host_checker
-from emu.envs.spec import Env, EnvSpec, HostEnv, random_action
+from emu.envs.protocols import PythonEnv
+from emu.envs.scripted import random_action, random_shape
+from emu.envs.spec import EnvSpec, View
+from emu.envs.stepping import SingleCopy, episode_steps, single_copy
+from emu.envs.tracing import method_faults, tracing_faults
 from emu.errors import EnvError
 from emu.types import Outcome
 
-METHODS = ("reset", "step", "observe", "avail", "state")
+TOLERANCE = 1e-3  # of returns, beyond spec.return_range
+
+
+class Fault(NamedTuple):
+    """Something that breaks the contract, and what it means for the episode in which it shows."""
+
+    text: str
+    ends_episode: bool = False  # no further step can be taken
+    ends_check: bool = False  # nothing that follows would tell more: the environment itself failed
 
 
 def check_env(env: Any, episodes: int = 8, seed: int = 0) -> None:
-    """Raise `EnvError` listing everything found wrong; return quietly if the environment keeps its contract.
-
-    It takes both kinds: compiled environments (`Env`) and Python ones (`HostEnv`).
-    """
-    check_shapes(env)
-    problems = host_checker.play(env, episodes, seed) if isinstance(env, HostEnv) else _play(env, episodes, seed)
-    if problems:
-        raise EnvError(_report(env.spec.name, problems))
+    """Raise `EnvError` listing everything found wrong; return quietly if the environment keeps its contract."""
+    faults, playable = _static_faults(env)
+    if playable:
+        faults += _playing_faults(single_copy(env, verify=True), episodes, seed)
+    _raise_if_any(env, faults)
 
 
 def check_shapes(env: Any) -> None:
     """What can be seen without running a step: methods, the specification, shapes and types."""
+    _raise_if_any(env, _static_faults(env)[0])
+
+
+def _static_faults(env: Any) -> tuple[list[str], bool]:
+    """What is wrong, and whether episodes can be played all the same."""
     if not isinstance(getattr(env, "spec", None), EnvSpec):
         raise EnvError(f"{type(env).__name__} has no `spec` of type EnvSpec. See docs/add-your-own.md.")
-    if isinstance(env, HostEnv):
-        if problems := _spec_problems(env.spec):
-            raise EnvError(_report(env.spec.name, problems))
-        env.require()
-        return
-    missing = [name for name in METHODS if not callable(getattr(env, name, None))]
-    if missing:
-        raise EnvError(_report(env.spec.name, [f"it has no method `{name}`" for name in missing]))
-    problems = _spec_problems(env.spec)
-    if not problems:
-        problems = _shape_problems(env)
-    if problems:
-        raise EnvError(_report(env.spec.name, problems))
+    sizes, descriptions = _size_faults(env.spec), _description_faults(env.spec)
+    if isinstance(env, PythonEnv):
+        if not sizes:
+            env.require()
+        return sizes + descriptions, not sizes
+    missing = method_faults(env)
+    traced = [] if missing or sizes else tracing_faults(env)
+    return missing + sizes + descriptions + traced, not (missing or sizes or traced)
 
 
-def _report(name: str, problems: list[str]) -> str:
-    lines = "\n".join(f"  - {problem}" for problem in problems)
-    return (
-        f"Environment '{name}' breaks its contract:\n{lines}\n"
-        "The contract is written in `emu.envs.Env` (for Python environments, `emu.envs.HostEnv`)."
-    )
+def _raise_if_any(env: Any, faults: list[str]) -> None:
+    if faults:
+        lines = "\n".join(f"  - {fault}" for fault in faults)
+        raise EnvError(
+            f"Environment '{env.spec.name}' breaks its contract:\n{lines}\n"
+            "The contract is written in `emu.envs.Env` (for Python environments, `emu.envs.PythonEnv`)."
+        )
 
 
-def _spec_problems(spec: EnvSpec) -> list[str]:
-    problems = []
-    for field in ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit"):
-        if getattr(spec, field) < 1:
-            problems.append(f"spec.{field} is {getattr(spec, field)}; it must be at least 1")
+def _size_faults(spec: EnvSpec) -> list[str]:
+    sizes = ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit")
+    return [f"spec.{name} is {getattr(spec, name)}; it must be at least 1" for name in sizes if getattr(spec, name) < 1]
+
+
+def _description_faults(spec: EnvSpec) -> list[str]:
+    """What a specification says that does not fit together; episodes can be played all the same."""
+    faults = []
     if spec.action_dim and spec.n_actions != 1:
-        problems.append(f"spec.n_actions is {spec.n_actions}; with continuous actions (spec.action_dim) it must be 1")
+        faults.append(f"spec.n_actions is {spec.n_actions}; with continuous actions (spec.action_dim) it must be 1")
     if spec.state_is_obs and (spec.n_agents, spec.state_dim) != (1, spec.obs_dim):
-        problems.append("spec.state_is_obs needs one agent and a state as large as its observation")
+        faults.append("spec.state_is_obs needs one agent and a state as large as its observation")
     if not 0 <= spec.unit_dim * spec.n_agents <= spec.state_dim:
-        problems.append(
+        faults.append(
             f"spec.unit_dim is {spec.unit_dim}, but {spec.n_agents} agents x {spec.unit_dim} features do not fit into "
             f"a state of {spec.state_dim}"
         )
     if not spec.return_range[0] < spec.return_range[1]:
-        problems.append(f"spec.return_range {spec.return_range} is not (smallest, largest)")
-    return problems
+        faults.append(f"spec.return_range {spec.return_range} is not (smallest, largest)")
+    return faults
 
 
-def _shape_problems(env: Env) -> list[str]:
-    """Trace every method without running it, and compare shapes and types with the specification."""
-    spec, key = env.spec, jax.random.PRNGKey(0)
-    try:
-        state = jax.eval_shape(env.reset, key)
-    except Exception as error:
-        return [f"`reset(key)` failed under jax tracing: {_short(error)}"]
-    expected = {
-        "observe": ((spec.n_agents, spec.obs_dim), jnp.float32),
-        "avail": ((spec.n_agents, spec.n_actions), jnp.bool_),
-        "state": ((spec.state_dim,), jnp.float32),
-    }
-    problems = []
-    for name, (shape, dtype) in expected.items():
-        try:
-            found = jax.eval_shape(getattr(env, name), state)
-        except Exception as error:
-            problems.append(f"`{name}(state)` failed under jax tracing: {_short(error)}")
-            continue
-        if not hasattr(found, "shape") or found.shape != shape or found.dtype != dtype:
-            problems.append(
-                f"`{name}(state)` returns {_describe(found)}; expected {jnp.dtype(dtype).name}{list(shape)}"
-            )
-    return problems + _step_problems(env, state, key)
-
-
-def _step_problems(env: Env, state: Any, key: Any) -> list[str]:
-    action = jax.ShapeDtypeStruct(*env.spec.step_fields["action"])
-    try:
-        following, outcome = jax.eval_shape(env.step, state, action, key)
-    except Exception as error:
-        return [f"`step(state, action, key)` failed under jax tracing: {_short(error)}"]
-    problems = []
-    if _signature(following) != _signature(state):
-        problems.append(
-            "`step` returns a state whose structure, shapes or types differ from those of `reset`: "
-            f"{_signature(following)} instead of {_signature(state)}"
-        )
-    if not isinstance(outcome, Outcome):
-        return [*problems, f"`step` returns {type(outcome).__name__} as outcome; expected emu.types.Outcome"]
-    for name, dtype in (
-        ("reward", jnp.float32),
-        ("terminated", jnp.bool_),
-        ("truncated", jnp.bool_),
-        ("won", jnp.bool_),
-    ):
-        value = getattr(outcome, name)
-        if getattr(value, "shape", None) != () or value.dtype != dtype:
-            problems.append(f"outcome.{name} is {_describe(value)}; expected a scalar {jnp.dtype(dtype).name}")
-    return problems
-
-
-def _play(env: Env, episodes: int, seed: int) -> list[str]:
-    """Random episodes, step by step, each problem reported once with where it first showed."""
-    spec, found = env.spec, {}
-    reset, step = jax.jit(env.reset), jax.jit(env.step)
-    look = jax.jit(lambda s: (env.observe(s), env.avail(s), env.state(s)))
-    rng = np.random.default_rng(seed)
-
-    def note(problem: str, where: str) -> None:
-        found.setdefault(problem, where)
-
+def _playing_faults(env: PythonEnv, episodes: int, seed: int) -> list[str]:
+    """Random episodes; each fault once, with where it first showed."""
+    found: dict[str, str] = {}
     for number in range(episodes):
-        key = jax.random.PRNGKey(seed * 1000 + number)
-        state, total, over, time = reset(key), 0.0, False, 0
-        for time in range(spec.episode_limit + 1):
-            where = f"episode {number}, step {time}"
-            obs, avail, features = (np.asarray(x) for x in look(state))
-            for name, array in (("observe", obs), ("state", features)):
-                if not np.isfinite(array).all():
-                    note(f"`{name}` returns NaN or infinity", where)
-            if not avail.any(axis=-1).all():
-                note(
-                    "an agent has no available action (every agent needs one, at the end of an episode too)",
-                    where,
-                )
-                break
-            if over or time == spec.episode_limit:
-                break
-            action = random_action(spec, avail, rng)
-            key = jax.random.fold_in(key, time)
-            once, outcome = step(state, action, key)
-            if not _same(once, step(state, action, key)[0]):
-                note("`step` is not a function of its arguments: the same call gave two results", where)
-            state, reward = once, float(outcome.reward)
-            if not np.isfinite(reward):
-                note("the reward is NaN or infinite", where)
-            total += reward
-            if bool(outcome.terminated) and bool(outcome.truncated):
-                note("`terminated` and `truncated` are both true; terminated wins, report only it", where)
-            over = bool(outcome.terminated) or bool(outcome.truncated)
-        if not over:
-            note(
-                f"the episode goes on after spec.episode_limit = {spec.episode_limit} steps",
-                f"episode {number}",
-            )
-        low, high = spec.return_range
-        if np.isfinite(total) and not low - 1e-3 <= total <= high + 1e-3:
-            note(
-                f"a return of {total:g} lies outside spec.return_range {spec.return_range}",
-                f"episode {number}",
-            )
-    return [f"{problem} (first: {where})" for problem, where in found.items()]
+        fault = None
+        for fault, where in _episode_faults(env, seed * 1000 + number):
+            found.setdefault(fault.text, f"episode {number}{where}")
+        if fault is not None and fault.ends_check:
+            break
+    if env.seedable and not found and not _same_start(env, seed):
+        found["`reset` with the same seed gives two different observations"] = "episode 0"
+    return [f"{text} (first: {where})" for text, where in found.items()]
 
 
-def _signature(tree: Any) -> str:
-    leaves, structure = jax.tree.flatten(tree)
-    return f"{structure} of {', '.join(_describe(leaf) for leaf in leaves)}"
+def _episode_faults(env: PythonEnv, seed: int) -> Iterator[tuple[Fault, str]]:
+    """What is wrong in one random episode, and at which step."""
+    spec, rng, total, over = env.spec, np.random.default_rng(seed), 0.0, False
+
+    def act(view: View) -> np.ndarray:
+        return random_action(spec, np.asarray(view.avail, bool), rng.random(random_shape(spec)))
+
+    steps = episode_steps(env, act, seed)
+    for time in range(spec.episode_limit + 1):
+        try:
+            view, outcome = next(steps)
+        except Exception as error:
+            call, where = ("`step(action)`", f", step {time - 1}") if time else ("`reset(seed)`", "")
+            yield Fault(f"{call} raised {type(error).__name__}: {error}", ends_check=True), where
+            return
+        faults = _view_faults(view, spec) + (_outcome_faults(outcome) if time else [])
+        if isinstance(env, SingleCopy) and not env.repeatable:
+            faults.append(Fault("`step` is not a function of its arguments: the same call gave two results"))
+        yield from ((fault, f", step {time}") for fault in faults)
+        if any(fault.ends_episode for fault in faults):
+            return
+        if outcome is not None:
+            total, over = total + float(outcome.reward), bool(outcome.terminated or outcome.truncated)
+        if over:
+            break
+    yield from ((fault, "") for fault in _end_faults(spec, total, over))
 
 
-def _same(a: Any, b: Any) -> bool:
-    return all(
-        np.array_equal(x, y, equal_nan=True) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    )
+def _view_faults(view: Any, spec: EnvSpec) -> list[Fault]:
+    if not isinstance(view, View):
+        return [Fault(f"`reset` or `step` returns {type(view).__name__}; expected emu.envs.View", ends_episode=True)]
+    faults = []
+    for name, value in view._asdict().items():
+        value, shape = np.asarray(value), spec.step_fields[name][0]
+        if value.shape != shape:
+            text = f"it returns {name} of shape {value.shape}; its specification says {shape}"
+            faults.append(Fault(text, ends_episode=True))
+        elif not np.isfinite(value).all():
+            faults.append(Fault(f"NaN or infinity in {name}"))
+        elif name == "avail" and not value.any(-1).all():
+            text = "an agent has no available action (every agent needs one, at the end of an episode too)"
+            faults.append(Fault(text, ends_episode=True))
+    return faults
 
 
-def _describe(value: Any) -> str:
-    return f"{value.dtype.name}{list(value.shape)}" if hasattr(value, "shape") else repr(type(value).__name__)
+def _outcome_faults(outcome: Any) -> list[Fault]:
+    if not isinstance(outcome, Outcome):
+        text = f"`step` returns {type(outcome).__name__} as outcome; expected emu.types.Outcome"
+        return [Fault(text, ends_episode=True)]
+    if np.shape(outcome.reward) != ():
+        text = f"it returns a reward of shape {np.shape(outcome.reward)}; expected one number"
+        return [Fault(text, ends_episode=True)]
+    faults = []
+    if not np.isfinite(outcome.reward):
+        faults.append(Fault("the reward is NaN or infinite"))
+    if outcome.terminated and outcome.truncated:
+        faults.append(Fault("`terminated` and `truncated` are both true; terminated wins, report only it"))
+    return faults
 
 
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+def _end_faults(spec: EnvSpec, total: float, over: bool) -> list[Fault]:
+    """What only a whole episode shows."""
+    faults, (low, high) = [], spec.return_range
+    if not over:
+        faults.append(Fault(f"the episode goes on after spec.episode_limit = {spec.episode_limit} steps"))
+    if np.isfinite(total) and low < high and not low - TOLERANCE <= total <= high + TOLERANCE:
+        faults.append(Fault(f"a return of {total:g} lies outside spec.return_range {spec.return_range}"))
+    return faults
+
+
+def _same_start(env: PythonEnv, seed: int) -> bool:
+    first, second = env.reset(seed), env.reset(seed)
+    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))

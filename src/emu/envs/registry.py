@@ -2,7 +2,7 @@
 
 What `module:Name` stands for must *be* an environment, which is asked before anything of it is called:
 
-    a class      derives from `HostEnv`, or has the five methods of `Env`
+    a class      derives from `PythonEnv`, or has the five methods of `Env`
     a function   says so in its return annotation: `def arena(size: int = 5) -> Arena: ...`
 
 Anything else ("os:system") is refused and nothing of it is run.
@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from emu.envs.spec import Env, HostEnv, Recipe
+from emu.envs.protocols import Env, PythonEnv, Recipe
 from emu.errors import EnvError, did_you_mean
 from emu.registry import Entry, imported, refuse
 
@@ -27,7 +27,7 @@ _registry: dict[str, Entry] = {}
 _adapters: dict[str, Entry] = {}
 
 
-def register(name: str, factory: str | Callable[..., Env | HostEnv], summary: str, **defaults: Any) -> None:
+def register(name: str, factory: str | Callable[..., Env | PythonEnv], summary: str, **defaults: Any) -> None:
     """Make `make(name, **args)` call `factory(**defaults, **args)`. A name registered again is replaced."""
     _registry[name] = Entry(factory, summary, defaults)
 
@@ -48,7 +48,7 @@ def adapters() -> dict[str, Entry]:
 
 
 def make(name: str, **args: Any) -> Any:
-    """Build an environment (`Env` or `HostEnv`) by its registered name, e.g. `make("gridworld", penalty=0.5)`.
+    """Build an environment (`Env` or `PythonEnv`) by its registered name, e.g. `make("gridworld", penalty=0.5)`.
 
     A prefix chooses an adapter: "gymnasium:CartPole-v1". A name such as "my_module:Arena" needs no registration: it
     is imported, also from the current folder.
@@ -69,7 +69,7 @@ def make(name: str, **args: Any) -> Any:
     return _with_recipe(entry.target, (), {**entry.defaults, **args})
 
 
-def remake(recipe: Recipe) -> HostEnv:
+def make_from(recipe: Recipe) -> PythonEnv:
     """The same environment once more, in a worker process."""
     return _factory(recipe.factory)(*recipe.positional, **recipe.named)
 
@@ -77,7 +77,7 @@ def remake(recipe: Recipe) -> HostEnv:
 def _with_recipe(target: str | Callable[..., Any], positional: tuple[str, ...], named: dict[str, Any]) -> Any:
     """Build; a Python environment also learns how its copies are built in other processes."""
     env = _factory(target)(*positional, **named)
-    if isinstance(env, HostEnv):
+    if isinstance(env, PythonEnv):
         path = target if isinstance(target, str) else f"{target.__module__}:{target.__qualname__}"
         env.recipe = Recipe(path, positional, named)
     return env
@@ -90,7 +90,7 @@ def _factory(target: str | Callable[..., Any]) -> Callable[..., Any]:
     found = imported(target, "environment", EnvError)
     if not (is_environment(found) or makes_environment(found)):
         wanted = (
-            "a class derived from `emu.envs.HostEnv`, a class with the methods "
+            "a class derived from `emu.envs.PythonEnv`, a class with the methods "
             f"{', '.join(METHODS)}, or a function whose return annotation is such a class"
         )
         refuse(target, "environment", wanted, found, EnvError)
@@ -101,7 +101,7 @@ def is_environment(found: Any) -> bool:
     """Whether this is a class of environments, to judge by its ancestors and methods."""
     if not isinstance(found, type):
         return False
-    return issubclass(found, HostEnv) or all(callable(getattr(found, name, None)) for name in METHODS)
+    return issubclass(found, PythonEnv) or all(callable(getattr(found, name, None)) for name in METHODS)
 
 
 def makes_environment(found: Any) -> bool:

@@ -1,67 +1,78 @@
-"""Scripted players of Python environments: `emu play` lets them play in this process."""
+"""Scripted players: teams that need no training, for baselines, films and checks of environments.
+
+Every environment has "random". It may offer others in an attribute `scripted`, a dictionary of functions by name:
+
+    compiled environments    (env, state, key) -> actions       pure, jitted and vmapped; for one copy
+    Python environments      (env, view, generator) -> actions
+
+Actions are (N,) int32, or (N, A) float32 in [-1, 1] where they are continuous, and always available ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from emu.envs.spec import HostEnv, View
+from emu.envs.protocols import Env, PythonEnv
+from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError, did_you_mean
-from emu.types import Outcome
+from emu.types import Array
 
-Player = Callable[[View, np.random.Generator], np.ndarray]
-
-
-def random(view: View, rng: np.random.Generator) -> np.ndarray:
-    """Any available action, all equally likely."""
-    return np.where(view.avail, rng.random(view.avail.shape), -1.0).argmax(axis=1).astype(np.int32)
+Player = Callable[[Any, Any, Any], Array]
 
 
-PLAYERS: dict[str, Player] = {"random": random}
+def random_action(spec: EnvSpec, avail: Array, uniform: Array) -> Array:
+    """A joint action drawn from what is available, all equally likely. NumPy arrays in, NumPy out; JAX in, JAX out.
+
+    `uniform` holds numbers in [0, 1) of the shape `random_shape(spec)`.
+    """
+    if spec.action_dim:
+        return (2 * uniform - 1).astype(np.float32)
+    return (avail * (1 + uniform)).argmax(axis=-1).astype(np.int32)
 
 
-def play(env: HostEnv, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
-    """Mean and standard deviation of length and return, and how often the goal was reached."""
-    if episodes < 1:
-        raise EnvError(f"--episodes must be at least 1, not {episodes}.")
-    lengths, totals, wins = [], [], []
-    for number in range(episodes):
-        outcomes = [outcome for outcome in _episode(env, policy, (seed, number)) if outcome]
-        lengths.append(len(outcomes))
-        totals.append(sum(float(outcome.reward) for outcome in outcomes))
-        wins.append(any(bool(outcome.won) for outcome in outcomes))
-    summary: dict[str, float] = {"episodes": episodes}
-    for name, values in (("length", lengths), ("return", totals)):
-        summary |= {f"{name}_mean": float(np.mean(values)), f"{name}_std": float(np.std(values))}
-    return summary | {"win_rate": float(np.mean(wins))}
+def random_shape(spec: EnvSpec) -> tuple[int, int]:
+    return spec.n_agents, spec.action_dim or spec.n_actions
 
 
-def record(env: HostEnv, policy: str, seed: int = 0) -> list[Any]:
-    """The moments of one episode, for drawing."""
-    snapshot = snapshots_of(env)
-    return [snapshot() for _ in _episode(env, policy, (seed, 0))]
+def _random_compiled(env: Env, state: Any, key: Array) -> Array:
+    import jax  # only compiled environments need it
+
+    return random_action(env.spec, env.avail(state), jax.random.uniform(key, random_shape(env.spec)))
 
 
-def snapshots_of(env: HostEnv) -> Callable[[], Any]:
-    """What gives the present moment to be drawn."""
-    snapshot = getattr(env, "snapshot", None)
-    if snapshot is None or not hasattr(env, "draw"):
-        raise EnvError(
-            f"Environment '{env.spec.name}' cannot be drawn: a Python environment needs `snapshot()` and `draw(state)`."
-        )
-    return snapshot
+def _random_python(env: PythonEnv, view: View, rng: np.random.Generator) -> np.ndarray:
+    return random_action(env.spec, np.asarray(view.avail, bool), rng.random(random_shape(env.spec)))
 
 
-def _episode(env: HostEnv, policy: str, seeds: tuple[int, int]) -> Iterator[Outcome | None]:
-    """Nothing when the episode has begun, then what followed each step."""
-    if policy not in PLAYERS:
-        raise EnvError(f"No scripted player of '{env.spec.name}' is called '{policy}'. {did_you_mean(policy, PLAYERS)}")
-    rng = np.random.default_rng(seeds)
-    view, over = env.reset(int(rng.integers(2**31))), False
-    yield None
-    while not over:
-        view, outcome = env.step(PLAYERS[policy](view, rng))
-        over = bool(outcome.terminated or outcome.truncated)
-        yield outcome
+def scripted_players(env: Env | PythonEnv) -> Mapping[str, Player]:
+    """All scripted players of an environment, by name."""
+    random = _random_python if isinstance(env, PythonEnv) else _random_compiled
+    return {"random": random, **_offered(env)}
+
+
+def _offered(env: Any) -> Mapping[str, Player]:
+    if not hasattr(env, "scripted") and env.spec.name.startswith("smac/"):  # until the simulator offers them itself
+        from emu.envs.smac.players import PLAYERS
+
+        return PLAYERS
+    return getattr(env, "scripted", {})
+
+
+def scripted_player(env: Env | PythonEnv, name: str) -> Player:
+    players = scripted_players(env)
+    if name not in players:
+        raise EnvError(f"No scripted player of '{env.spec.name}' is called '{name}'. {did_you_mean(name, players)}")
+    return players[name]
+
+
+def final_counts_of(env: Any) -> Callable[[Any], dict[str, Array]] | None:
+    """What a summary should tell of the last state of an episode, where a compiled environment has `final_counts`."""
+    if not hasattr(env, "final_counts") and env.spec.name.startswith("smac/"):  # until the simulator offers it itself
+        return lambda state: {
+            "allies_left": (state.world.life[env.roster.ally] > 0).sum(),
+            "enemies_left": (state.world.life[env.roster.enemy] > 0).sum(),
+        }
+    return getattr(env, "final_counts", None)

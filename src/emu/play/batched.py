@@ -16,16 +16,17 @@ import jax
 import numpy as np
 
 from emu.devices import Devices, cpu_count
-from emu.envs.spec import Copies, VectorEnv
-from emu.envs.workers.pool import seed_of
+from emu.envs.protocols import Copies, VectorEnv
 from emu.errors import CheckpointError
 from emu.learners.base import Learner
-from emu.play.compiled import SlotStream, empty_slots, make_act, require_limit
-from emu.play.evaluate import TestResult
+from emu.play.acting import make_act
+from emu.play.episode import Evaluator, PlayedEpisode
+from emu.play.slots import SlotStream, empty_slots, require_limit
+from emu.seeds import EpisodeSeeds, rollout_episode
 from emu.types import Array, Episode, PyTree
 
 
-class VectorState(NamedTuple):
+class BatchedRolloutState(NamedTuple):
     """What the next chunk needs beside the slots of unfinished episodes."""
 
     key: Array  # (2,) uint32
@@ -36,8 +37,8 @@ class VectorState(NamedTuple):
     tick: Array  # (1,) int32: how often actions were found
 
 
-class Player:
-    """Some copies, opened when first needed, and how a learner acts in them."""
+class ActingCopies:
+    """Copies of an environment, opened when first needed, and how a learner acts in them."""
 
     def __init__(self, env: VectorEnv, learner: Learner, copies: int, threads: int, devices: Devices) -> None:
         self.env, self.learner, self.copies, self.threads = env, learner, copies, threads or cpu_count()
@@ -57,37 +58,39 @@ class Player:
             self.games.close()
 
 
-class VectorRollout(SlotStream):
-    """`Rollout` for vector environments: same slots, same episodes."""
+class BatchedRollout(SlotStream):
+    """`Rollout` for environments that step many copies at once: same slots, same episodes."""
 
     env: VectorEnv
 
-    def __init__(self, player: Player, chunk: int, devices: Devices) -> None:
-        super().__init__(player.env, player.copies, chunk)
-        self.player, self.shards = player, devices.sharding_for(1)
-        self.slot_spec = dataclasses.replace(player.env.spec, state_dim=0)  # states are found for whole episodes
+    def __init__(self, acting: ActingCopies, chunk: int, devices: Devices) -> None:
+        super().__init__(acting.env, acting.copies, chunk)
+        self.acting, self.shards = acting, devices.sharding_for(1)
+        self.slot_spec = dataclasses.replace(acting.env.spec, state_dim=0)  # states are found for whole episodes
         self.running = False
 
-    def init(self, key: Array) -> VectorState:
+    def init(self, key: Array) -> BatchedRolloutState:
         self._clear()
         self.running = False
         yes, no = np.ones(self.copies, bool), np.zeros(self.copies, bool)
-        carry = jax.device_get(self.player.learner.initial_carry(self.copies))
+        carry = jax.device_get(self.acting.learner.initial_carry(self.copies))
         begun = np.ones(self.copies, np.int32)
-        return VectorState(np.asarray(key, np.uint32), carry, yes, no, begun, np.zeros(1, np.int32))
+        return BatchedRolloutState(np.asarray(key, np.uint32), carry, yes, no, begun, np.zeros(1, np.int32))
 
-    def collect(self, policy: PyTree, state: VectorState, epsilon: float) -> tuple[VectorState, list[Episode], int]:
+    def collect(
+        self, policy: PyTree, state: BatchedRolloutState, epsilon: float
+    ) -> tuple[BatchedRolloutState, list[Episode], int]:
         """Run one chunk. Returns the new state, the episodes that ended, and the number of steps taken."""
-        policy = jax.device_put(policy, self.player.device)
+        policy = jax.device_put(policy, self.acting.device)
         fresh, ended, episodes, tick = (np.array(field) for field in state[2:])
-        key, carry, games = np.array(state.key), state.carry, self.player.games
+        key, carry, games = np.array(state.key), state.carry, self.acting.games
         if not self.running:
             self.obs = self._play_again(key, episodes)
             self.running = True
-        slots = empty_slots(self.slot_spec, self.chunk, self.copies, self.player.learner.on_policy)
+        slots = empty_slots(self.slot_spec, self.chunk, self.copies, self.acting.learner.on_policy)
         slots.avail[...] = True
         for row in range(self.chunk):
-            done, carry = self.player.act(policy, carry, fresh, self.obs, epsilon, key, int(tick[0]))
+            done, carry = self.acting.act(policy, carry, fresh, self.obs, epsilon, key, int(tick[0]))
             tick += 1
             slots.obs[row], slots.last[row] = self.obs, ended
             for name, value in done.items():
@@ -101,18 +104,18 @@ class VectorRollout(SlotStream):
             self.obs, fresh = obs, ended
             ended = np.logical_or(slots.terminated[row], slots.truncated[row])
         cut = [episode._replace(state=self.env.states(episode.obs)) for episode in self._cut(slots)]
-        return VectorState(key, carry, fresh, ended, episodes, tick), cut, int((~slots.last).sum())
+        return BatchedRolloutState(key, carry, fresh, ended, episodes, tick), cut, int((~slots.last).sum())
 
     def _seeds(self, key: np.ndarray, episodes: np.ndarray, copies: np.ndarray) -> np.ndarray:
         """Seeds of the newest episodes of some copies."""
-        return np.array([seed_of(*key, copy, episodes[copy]) for copy in np.flatnonzero(copies)], np.int64)
+        return np.array([rollout_episode(key, copy, episodes[copy]) for copy in np.flatnonzero(copies)], np.int64)
 
     def _play_again(self, key: np.ndarray, episodes: np.ndarray) -> np.ndarray:
         """Begin an episode everywhere, and take the actions that the slots hold of it; what is shown then.
 
         A copy that has taken fewer than others waits: it begins when as many actions are left as it has taken.
         """
-        everyone, games = np.ones(self.copies, bool), self.player.games
+        everyone, games = np.ones(self.copies, bool), self.acting.games
         obs = games.reset(everyone, self._seeds(key, episodes, everyone))
         slots = len(self.stream) * self.chunk
         for slot in range(int(self.begun.min()), slots):
@@ -140,46 +143,52 @@ class VectorRollout(SlotStream):
         return {"rollout_bytes": held}
 
     def close(self) -> None:
-        self.player.close()
+        self.acting.close()
 
 
-class VectorEvaluator:
-    """`Evaluator` for vector environments: as many copies as episodes, until each has finished one."""
+class BatchedEvaluator(Evaluator):
+    """Episodes in environments that step many copies at once: until each episode that was asked for is over.
 
-    def __init__(self, player: Player, epsilon: float) -> None:
-        self.player, self.epsilon = player, epsilon
+    With `epsilon`, as is the custom for Atari, so many of the actions are random.
+    """
 
-    def test(self, policy: PyTree, seed: int, number: int) -> TestResult:
-        """The `number`-th test of a run: its seeds depend on nothing but the seed and this number."""
-        seeds = [seed_of(seed, 0x7E57, number, episode) for episode in range(self.player.copies)]
-        total, length, _ = self.play(policy, np.array(seeds, np.int64))
-        return TestResult(total, np.zeros(len(total), bool), length)
+    env: VectorEnv
 
-    def walk(self, policy: PyTree, key: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """One episode as the memory's photographer wants it: states, rewards, all true, won."""
-        seeds = [seed_of(*np.asarray(key), copy) for copy in range(self.player.copies)]
-        _, _, (obs, reward) = self.play(policy, np.array(seeds, np.int64), first_only=True)
-        yes = np.ones(len(reward), bool)
-        return self.player.env.states(obs).astype(np.float32), reward, yes, ~yes
+    def __init__(self, acting: ActingCopies, epsilon: float = 0.0) -> None:
+        self.acting, self.epsilon = acting, epsilon
+        self.env, self.episodes = acting.env, acting.copies
 
-    def play(
-        self, policy: PyTree, seeds: np.ndarray, first_only: bool = False
-    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """An episode for every seed: (E,) returns and lengths; observations and rewards of the first, which may be the
-        only one that is played to its end."""
-        player, copies = self.player, self.player.copies
-        policy, carry = jax.device_put(policy, player.device), player.learner.initial_carry(copies)
-        total, length, over = np.zeros(copies, np.float32), np.zeros(copies, np.int32), np.zeros(copies, bool)
-        obs, key = player.games.reset(~over, seeds), np.array(seeds[[0, -1]], np.uint32)
-        shown, rewards = [obs[0].copy()], []
-        while not (over[:1] if first_only else over).all():
-            require_limit(player.env.spec, int(length.max()) + 1)
-            done, carry = player.act(policy, carry, length == 0, obs, self.epsilon, key, int(length.max()))
-            obs, outcome = player.games.step(done["action"])
-            if not over[0]:
-                shown.append(obs[0].copy())
-                rewards.append(outcome.reward[0])
-            total += np.where(over, 0, outcome.reward)
+    def play(self, policy: PyTree, seeds: EpisodeSeeds, states: bool = False) -> list[PlayedEpisode]:
+        acting, copies, wanted = self.acting, self.acting.copies, seeds.count
+        if wanted > copies:
+            raise ValueError(f"{wanted} episodes were asked for, but there are {copies} copies")
+        numbers = np.array(seeds.rows(copies), np.int64)
+        policy, carry = jax.device_put(policy, acting.device), acting.learner.initial_carry(copies)
+        over, won = np.zeros(copies, bool), np.zeros(copies, bool)
+        obs, key = acting.games.reset(~over, numbers), np.array(numbers[[0, -1]], np.uint32)
+        seen, rewards, length = [obs[:wanted].copy()], [], np.zeros(copies, np.int32)
+        while not over[:wanted].all():
+            require_limit(self.env.spec, len(rewards) + 1)
+            done, carry = acting.act(policy, carry, length == 0, obs, self.epsilon, key, len(rewards))
+            obs, outcome = acting.games.step(done["action"])
+            if states:
+                seen.append(obs[:wanted].copy())
+            rewards.append(np.where(over, np.float32(0), outcome.reward))
+            won |= outcome.won & ~over
             length += ~over
             over |= outcome.terminated | outcome.truncated
-        return total, length, (np.stack(shown), np.array(rewards, np.float32))
+        reward = np.stack(rewards)
+        total = np.cumsum(reward, axis=0, dtype=np.float32)[-1]  # in order, as it was played
+        return [
+            PlayedEpisode(
+                reward=reward[: length[copy], copy],
+                total=float(total[copy]),
+                won=bool(won[copy]),
+                states=self._states(seen, copy, length[copy]) if states else None,
+            )
+            for copy in range(wanted)
+        ]
+
+    def _states(self, seen: list[np.ndarray], copy: int, length: int) -> np.ndarray:
+        obs = np.stack([rows[copy] for rows in seen[: length + 1]])
+        return self.env.states(obs).astype(np.float32)

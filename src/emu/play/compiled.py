@@ -1,13 +1,7 @@
-"""Collecting episodes: E copies of a JAX environment in one compiled scan, a chunk of steps at a time.
+"""Playing in compiled environments: E copies step in one compiled program.
 
-Each copy writes a stream of slots. A slot holds what is seen and what is done; the end of an episode is a slot of its
-own that holds the last observation and takes no step, after which the copy starts anew:
-
-    slot     0     1     2     3     4     5   ...
-    sees    o_0   o_1   o_2   o_3   o_0'  o_1'          an episode of T steps is T+1 slots in a row,
-    does    a_0   a_1   a_2    -    a_0'  a_1'          just as `Episode` wants them
-
-so that episode boundaries are exact, whatever the chunk, and no observation is stored twice.
+`Rollout` collects episodes for learning, a chunk of slots at a time (see `slots`). `CompiledEvaluator` plays whole
+greedy episodes; scripted players go through the same loop, `play_copies`.
 """
 
 from __future__ import annotations
@@ -20,11 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from emu.devices import DATA, Devices
-from emu.envs.spec import Env, EnvSpec, HostEnv
+from emu.devices import DATA, Devices, Shards
+from emu.envs.protocols import Env
+from emu.envs.scripted import Player, final_counts_of
 from emu.errors import EnvError
 from emu.learners.base import Learner
-from emu.types import DONE, SEEN, Array, Episode, Outcome, PyTree
+from emu.play.acting import choose
+from emu.play.episode import Evaluator, PlayedEpisode
+from emu.play.slots import Slot, SlotStream, require_limit, unsound
+from emu.seeds import EpisodeSeeds, next_key_first
+from emu.types import Array, Episode, Outcome, PyTree
+
+AT_ONCE = 1024  # episodes of an evaluation; more would take memory and wait for the longest of them
 
 
 class RolloutState(NamedTuple):
@@ -34,86 +35,6 @@ class RolloutState(NamedTuple):
     carry: PyTree
     ended: Array  # (E,) bool: the episode of this copy is over, the next slot shows its last observation
     key: Array  # (E, 2) uint32
-
-
-class Slot(NamedTuple):
-    """One slot of every copy; stacked over time by the scan."""
-
-    obs: Array
-    state: Array
-    avail: Array
-    action: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
-    won: Array
-    last: Array  # this slot only shows the end of an episode
-    sound: Array  # everything finite, every agent has an available action
-    log_prob: Array | None = None  # of the actions, where the learner keeps it
-
-
-class SlotStream:
-    """Slots in, episodes out. `stream` holds the unfinished episodes' slots on the host."""
-
-    def __init__(self, env: Env | HostEnv, copies: int, chunk: int) -> None:
-        self.env, self.copies, self.chunk = env, copies, chunk
-        self._clear()
-
-    def _clear(self) -> None:
-        self.stream: list[Slot] = []  # host chunks, each (chunk, E, ...), that unfinished episodes still need
-        self.begun = np.zeros(self.copies, np.int64)  # per copy: slot in the stream at which its episode began
-
-    def _cut(self, slots: Slot, void: np.ndarray | None = None) -> list[Episode]:
-        """Cut the finished episodes out of the stream, in the order in which they ended, and drop what nobody needs.
-
-        A void slot, (chunk, E) bool, holds nothing: the episode that it interrupts is lost.
-        """
-        self.stream.append(slots)
-        base = (len(self.stream) - 1) * self.chunk
-        episodes = []
-        for row, copy in np.argwhere(slots.last if void is None else slots.last | void):
-            end = base + int(row)
-            if void is None or not void[row, copy]:
-                require_limit(self.env.spec, end - int(self.begun[copy]))
-                episodes.append(self._episode(int(copy), int(self.begun[copy]), end))
-            self.begun[copy] = end + 1
-        require_limit(self.env.spec, len(self.stream) * self.chunk - int(self.begun.min()))
-        unneeded = int(self.begun.min()) // self.chunk
-        del self.stream[:unneeded]
-        self.begun -= unneeded * self.chunk
-        return episodes
-
-    def _episode(self, copy: int, begin: int, end: int) -> Episode:
-        """Slots begin..end of one copy, the last of which only shows."""
-        chunk = self.chunk
-        pieces = []
-        for index in range(begin // chunk, end // chunk + 1):
-            rows = slice(max(begin - index * chunk, 0), min(end + 1 - index * chunk, chunk))
-            pieces.append((self.stream[index], rows))
-
-        def field(name: str) -> np.ndarray:
-            return np.concatenate([getattr(slots, name)[rows, copy] for slots, rows in pieces])
-
-        seen = {name: field(name) for name in SEEN}
-        done = {name: field(name)[:-1] for name in DONE if getattr(self.stream[0], name) is not None}
-        return Episode(**seen, **done, won=np.asarray(field("won")[:-1].any()))
-
-    def save(self) -> dict[str, np.ndarray]:
-        """The unfinished episodes' slots, as plain arrays."""
-        arrays: dict[str, np.ndarray] = {"begun": self.begun}
-        if self.stream:
-            for name, first in self.stream[0]._asdict().items():
-                if first is not None:
-                    arrays[name] = np.concatenate([getattr(slots, name) for slots in self.stream])
-        return arrays
-
-    def load(self, arrays: dict[str, Any]) -> None:
-        self.begun = np.array(arrays["begun"])
-        self.stream = []
-        if "obs" in arrays:
-            count = len(arrays["obs"]) // self.chunk
-            fields = {name: np.split(np.asarray(arrays[name]), count) for name in Slot._fields if name in arrays}
-            self.stream = [Slot(**{name: parts[i] for name, parts in fields.items()}) for i in range(count)]
 
 
 class Rollout(SlotStream):
@@ -135,7 +56,7 @@ class Rollout(SlotStream):
                 check_vma=False,
             ),
             donate_argnums=1,
-            out_shardings=(self.shards.along(0), self.shards.along(1)),  # said aloud: XLA forgets that of empty arrays
+            out_shardings=(self.shards.along(0), self.shards.along(1)),  # XLA drops the sharding of empty arrays
         )
 
     def init(self, key: Array) -> RolloutState:
@@ -206,55 +127,180 @@ class Rollout(SlotStream):
         """Nothing is running outside this process."""
 
 
-def make_act(learner: Learner) -> Callable[..., tuple[dict[str, Array], PyTree]]:
-    """A compiled call that finds joint actions for environments outside of it; `fresh` rows begin an episode.
+class Keep(NamedTuple):
+    """What is kept of every step beside its reward."""
 
-    Returns what is done by the names that a slot has for it, and the new carry.
-    """
-
-    def act(policy, carry, fresh, obs, avail, epsilon, key, tick):
-        carry = choose(fresh, learner.initial_carry(fresh.shape[0]), carry)
-        action, carry = learner.act(policy, carry, obs, avail, epsilon, jax.random.fold_in(key, tick))
-        log_prob = learner.log_prob(carry)
-        return {"action": action} | ({} if log_prob is None else {"log_prob": log_prob}), carry
-
-    return jax.jit(act)
+    states: bool = False  # state vectors
+    frames: bool = False  # states of the environment
+    last: bool = False  # the state of the environment at the end of the episode only
 
 
-def empty_slots(spec: EnvSpec, chunk: int, copies: int, log_prob: bool) -> Slot:
-    """A chunk of slots on the host, to be written."""
-    shape = (chunk, copies)
-    fields: dict[str, np.ndarray] = {
-        name: np.zeros((*shape, *rest), kind) for name, (rest, kind) in spec.step_fields.items()
-    }
-    if log_prob:
-        fields["log_prob"] = np.zeros((*shape, spec.n_agents), np.float32)
-    won, last = np.zeros(shape, bool), np.zeros(shape, bool)
-    return Slot(**fields, won=won, last=last, sound=np.ones(shape, bool))
+class Record(NamedTuple):
+    """What is known of one episode in each of E copies, L being the longest episode possible."""
 
+    total: Array  # (E,) undiscounted return
+    won: Array  # (E,)
+    length: Array  # (E,)
+    over: Array  # (E,) false at the end: the episode goes on after its limit
+    reward: Array  # (L, E); beyond an episode's end whatever followed
+    states: Array | None  # (L+1, E, S)
+    frames: PyTree | None  # (L+1, E, ...)
+    last: PyTree | None  # (E, ...)
 
-def choose(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
-    """Choose per copy between two trees with leading axis E."""
+    @classmethod
+    def begin(cls, env: Env, first: PyTree, keep: Keep) -> Record:
+        """Room for every step; only the first states are known."""
+        limit, vectors = env.spec.episode_limit, jax.vmap(env.state)(first)
+        copies = vectors.shape[0]
 
-    def choose(a: Array, b: Array) -> Array:
-        return jnp.where(condition.reshape(-1, *[1] * (b.ndim - 1)), a, b)
+        def room(leaf: Array) -> Array:
+            return jnp.broadcast_to(leaf[None], (limit + 1, *leaf.shape))
 
-    return jax.tree.map(choose, yes, no)
-
-
-def unsound(env: str, copy: int, **shown: np.ndarray) -> str:
-    """What is wrong with what a copy shows: the fields that are not finite, else an agent that cannot act."""
-    wrong = [name for name, value in shown.items() if not np.isfinite(value).all()]
-    what = f"returned NaN or infinity in {', '.join(wrong)}" if wrong else "left an agent without any available action"
-    return (
-        f"Environment '{env}' {what} (copy {copy}). The run stopped before learning from it. "
-        "Run `emu check` on the environment, or `check_env(env)`, to find the step that does this."
-    )
-
-
-def require_limit(spec: EnvSpec, steps: int) -> None:
-    if steps > spec.episode_limit:
-        raise EnvError(
-            f"An episode of '{spec.name}' goes on after spec.episode_limit = {spec.episode_limit} steps. "
-            "Run `emu check` on the environment, or `check_env(env)`."
+        return cls(
+            total=jnp.zeros(copies),
+            won=jnp.zeros(copies, bool),
+            length=jnp.zeros(copies, jnp.int32),
+            over=jnp.zeros(copies, bool),
+            reward=jnp.zeros((limit, copies)),
+            states=room(vectors) if keep.states else None,
+            frames=jax.tree.map(room, first) if keep.frames else None,
+            last=first if keep.last else None,
         )
+
+    def add(self, env: Env, time: Array, following: PyTree, outcome: Outcome, keep: Keep) -> Record:
+        """The step at `time`, which led to the states `following`; nothing counts of episodes that are over."""
+        over = self.over
+
+        def put(room: Array, leaf: Array) -> Array:
+            return room.at[time + 1].set(leaf)
+
+        return Record(
+            total=self.total + jnp.where(over, 0.0, outcome.reward),
+            won=self.won | (outcome.won & ~over),
+            length=self.length + ~over,
+            over=over | outcome.terminated | outcome.truncated,
+            reward=self.reward.at[time].set(outcome.reward),
+            states=put(self.states, jax.vmap(env.state)(following)) if self.states is not None else None,
+            frames=jax.tree.map(put, self.frames, following) if keep.frames else None,
+            last=choose(over, self.last, following) if keep.last else None,
+        )
+
+    @staticmethod
+    def layout(keep: Keep) -> Record:
+        """How the fields are divided among devices."""
+        copies, steps = P(DATA), P(None, DATA)
+        optional = (steps if keep.states else None, steps if keep.frames else None, copies if keep.last else None)
+        return Record(copies, copies, copies, copies, steps, *optional)
+
+
+Choose = Callable[[PyTree, PyTree, Array], tuple[Array, PyTree]]  # carry, environments, keys -> joint actions, carry
+StepKeys = Callable[[Array], tuple[Array, Array, Array]]
+
+
+def play_copies(env: Env, act: Choose, carry: PyTree, keys: Array, step_keys: StepKeys, keep: Keep) -> Record:
+    """One episode in each of E copies, until all are over; to be compiled."""
+    limit = env.spec.episode_limit
+    begin = jax.vmap(jax.random.split)(keys)
+    first = jax.vmap(env.reset)(begin[:, 0])
+
+    def unfinished(loop: Any) -> Array:
+        *_, time, record = loop
+        return ~record.over.all() & (time < limit)
+
+    def step(loop: Any) -> Any:
+        state, carry, keys, time, record = loop
+        keys, act_keys, env_keys = jax.vmap(step_keys)(keys)
+        action, carry = act(carry, state, act_keys)
+        state, outcome = jax.vmap(env.step)(state, action, env_keys)
+        return state, carry, keys, time + 1, record.add(env, time, state, outcome, keep)
+
+    loop = first, carry, begin[:, 1], jnp.int32(0), Record.begin(env, first, keep)
+    *_, record = jax.lax.while_loop(unfinished, step, loop)
+    return record
+
+
+def episodes_of(env: Env, record: Record) -> list[PlayedEpisode]:
+    """The episodes of a record that has been copied to the host."""
+    if not record.over.all():
+        require_limit(env.spec, env.spec.episode_limit + 1)
+
+    def episode(copy: int) -> PlayedEpisode:
+        length = int(record.length[copy])
+
+        def frame(time: int) -> PyTree:
+            return jax.tree.map(lambda leaf: leaf[time, copy], record.frames)
+
+        return PlayedEpisode(
+            reward=record.reward[:length, copy],
+            total=float(record.total[copy]),
+            won=bool(record.won[copy]),
+            states=None if record.states is None else record.states[: length + 1, copy],
+            frames=None if record.frames is None else [frame(time) for time in range(length + 1)],
+            final=None if record.last is None else {name: float(value[copy]) for name, value in record.last.items()},
+        )
+
+    return [episode(copy) for copy in range(len(record.total))]
+
+
+class CompiledEvaluator(Evaluator):
+    """Greedy episodes: a copy for each, until all have finished one; many episodes in parts of `AT_ONCE`."""
+
+    env: Env
+
+    def __init__(self, env: Env, learner: Learner, episodes: int, devices: Devices) -> None:
+        self.env, self.learner, self.episodes, self.devices = env, learner, episodes, devices
+        self._programs: dict[tuple[Any, ...], tuple[Shards, Callable[[PyTree, Array], Record]]] = {}
+
+    def play(
+        self, policy: PyTree, seeds: EpisodeSeeds, states: bool = False, frames: bool = False
+    ) -> list[PlayedEpisode]:
+        keys, keep, episodes = seeds.keys(), Keep(states, frames), []
+        for start in range(0, seeds.count, AT_ONCE):
+            part = keys[start : start + AT_ONCE]
+            shards, program = self._program(len(part), seeds.step_keys, keep)
+            record = program(shards.replicate(policy), shards.put(part))
+            episodes += episodes_of(self.env, jax.device_get(record))
+        return episodes
+
+    def _program(self, count: int, step_keys: StepKeys, keep: Keep) -> tuple[Shards, Callable[[PyTree, Array], Record]]:
+        """Compiled once for each kind of question."""
+        question = (count, step_keys, keep)
+        if question not in self._programs:
+
+            def program(policy: PyTree, keys: Array) -> Record:
+                carry, act = self.learner.initial_carry(keys.shape[0]), self._greedy(policy)
+                return play_copies(self.env, act, carry, keys, step_keys, keep)
+
+            shards = self.devices.sharding_for(count)
+            divided = jax.shard_map(
+                program,
+                mesh=shards.mesh,
+                in_specs=(P(), P(DATA)),
+                out_specs=Record.layout(keep),
+                check_vma=False,
+            )
+            self._programs[question] = shards, jax.jit(divided)
+        return self._programs[question]
+
+    def _greedy(self, policy: PyTree) -> Choose:
+        def act(carry: PyTree, state: PyTree, keys: Array) -> tuple[Array, PyTree]:
+            obs, avail = jax.vmap(self.env.observe)(state), jax.vmap(self.env.avail)(state)
+            return self.learner.act(policy, carry, obs, avail, jnp.float32(0), keys[0])
+
+        return act
+
+
+def play_scripted_copies(env: Env, player: Player, keys: Array, frames: bool = False) -> list[PlayedEpisode]:
+    """Episodes of a scripted player, a pure function (env, state, key) -> actions, all of them at once."""
+    final_counts = final_counts_of(env)
+    keep = Keep(frames=frames, last=final_counts is not None)
+
+    def act(carry: PyTree, state: PyTree, keys: Array) -> tuple[Array, PyTree]:
+        return jax.vmap(lambda one, key: player(env, one, key))(state, keys), carry
+
+    @jax.jit
+    def program(keys: Array) -> Record:
+        record = play_copies(env, act, (), keys, next_key_first, keep)
+        return record._replace(last=jax.vmap(final_counts)(record.last)) if final_counts else record
+
+    return episodes_of(env, jax.device_get(program(keys)))

@@ -14,18 +14,13 @@ import numpy as np
 
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
+from emu.seeds import replay_draw
 from emu.types import DONE, SEEN, Batch, Episode
 
 
 def bucket_lengths(limit: int, count: int) -> tuple[int, ...]:
     """At most `count` lengths, evenly spread up to the episode limit."""
     return tuple(sorted({-(-limit * k // count) for k in range(1, count + 1)}))
-
-
-def generator(seed: int, update: int) -> np.random.Generator:
-    """The random numbers of this very update."""
-    key = np.array([seed, update], np.uint64)  # not the counter: neighbouring counters share most of their stream
-    return np.random.Generator(np.random.Philox(key=key))
 
 
 class Replay:
@@ -82,7 +77,7 @@ class Replay:
 
     def sample(self, size: int, seed: int, update: int) -> list[Episode]:
         """`size` different episodes, drawn for this very update."""
-        chosen = generator(seed, update).choice(len(self._ring), size=size, replace=False)
+        chosen = replay_draw(seed, update).choice(len(self._ring), size=size, replace=False)
         return [self._ring[i] for i in chosen]
 
     def draw(self, size: int, seed: int, update: int, count: int) -> list[Batch]:

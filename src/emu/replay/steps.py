@@ -19,7 +19,7 @@ import numpy as np
 
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
-from emu.replay.episodes import generator
+from emu.seeds import replay_draw
 from emu.types import SEEN, Batch, Episode
 
 
@@ -94,7 +94,7 @@ class Transitions:
     def draw(self, size: int, seed: int, update: int, count: int) -> list[Batch]:
         """What `count` updates from this one on learn from, (U, B, 1, ...), all in one: steps drawn uniformly and
         independently from all that are held."""
-        drawn = np.stack([generator(seed, update + k).integers(self.steps, size=size) for k in range(count)])
+        drawn = np.stack([replay_draw(seed, update + k).integers(self.steps, size=size) for k in range(count)])
         return [self.gather(drawn)]
 
     def gather(self, numbers: np.ndarray) -> Batch:

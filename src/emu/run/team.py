@@ -10,7 +10,7 @@ import jax
 from emu import envs
 from emu.config import Config
 from emu.devices import Devices, configure_cpu_devices
-from emu.envs.spec import Env
+from emu.envs.protocols import Env
 from emu.learners.base import Learner
 from emu.learners.build import build_learner
 from emu.run.best import load_best

@@ -1,17 +1,15 @@
-"""The pieces of a run that exist only where its learner reads from a memory."""
+"""The memory of a run, where its learner reads from one."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.config import Config
-from emu.envs.spec import Env, EnvSpec
+from emu.envs.spec import EnvSpec
 from emu.learners.base import Learner
 
 if TYPE_CHECKING:
     from emu.train.memory import MemoryKeeper
-    from emu.train.snapshots import Photographer
 
 
 def build_keeper(config: Config, spec: EnvSpec, learner: Learner) -> MemoryKeeper | None:
@@ -21,14 +19,3 @@ def build_keeper(config: Config, spec: EnvSpec, learner: Learner) -> MemoryKeepe
     from emu.train.memory import MemoryKeeper
 
     return MemoryKeeper(config, spec)
-
-
-def build_photographer(
-    keeper: MemoryKeeper | None, run: Path, env: Env, learner: Learner, seed: int
-) -> Photographer | None:
-    """What takes pictures of the memory, where there is one."""
-    if keeper is None:
-        return None
-    from emu.train.snapshots import Photographer
-
-    return Photographer(run, env, learner, seed)

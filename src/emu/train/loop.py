@@ -20,18 +20,19 @@ from emu.devices import Devices
 from emu.envs.check import check_shapes
 from emu.learners.build import build_learner
 from emu.play.build import build_players
-from emu.play.evaluate import Evaluator
 from emu.replay.build import build_replay
 from emu.replay.episodes import Replay
 from emu.run.best import save_best
 from emu.run.checkpoint import Checkpoints
 from emu.run.metrics import MetricsWriter
-from emu.train.build import build_keeper, build_photographer
+from emu.seeds import training_keys
+from emu.train.build import build_keeper
 from emu.train.clock import Clock
 from emu.train.means import Means
 from emu.train.progress import Progress
 from emu.train.saving import require_finite, save
 from emu.train.schedule import Schedule, exploration
+from emu.train.snapshots import SnapshotWriter
 from emu.types import Batch, Episode, clipped
 
 
@@ -63,9 +64,7 @@ class Trainer:
         self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
         self.replay = build_replay(config, spec)
         self.memory = build_keeper(config, spec, self.learner)
-        self.snapshots = build_photographer(self.memory, folder, self.env, self.learner, config.seed)
-        if self.snapshots and not isinstance(self.evaluator, Evaluator):
-            self.snapshots.play = self.evaluator.walk
+        self.snapshots = SnapshotWriter(folder, self.evaluator, config.seed)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters, self.clock = Means(), Counters(), Clock()
         self.schedules = {
@@ -73,9 +72,9 @@ class Trainer:
             "evaluation": Schedule(config.eval.interval, end=config.steps, done=-1),
             "snapshot": Schedule(config.memory.snapshot_interval, end=config.steps),
         }
-        keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
-        self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(keys[0]))
-        self.rollout_state: Any = self.rollout.init(keys[1])
+        learner_key, rollout_key = training_keys(config.seed)
+        self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(learner_key))
+        self.rollout_state: Any = self.rollout.init(rollout_key)
         self.stop_signal: str | None = None
 
     def run(self, keep_bytes: int = 0) -> dict[str, float]:
@@ -212,7 +211,7 @@ class Trainer:
         """Greedy episodes; remembers the best parameters."""
         policy, step, schedule = self.policy, self.counters.step, self.schedules["evaluation"]
         with self.clock("evaluation"):
-            summary = self.evaluator.test(policy, self.config.seed, schedule.done + 1).summary()
+            summary = self.evaluator.evaluate(policy, self.config.seed, schedule.done + 1).summary()
             schedule.mark(step)
             self.writer.row(step, summary)
             self.writer.timing(step, self.clock.row())
@@ -225,7 +224,7 @@ class Trainer:
 
     def take_snapshot(self) -> Path:
         """A small picture of the memory for `emu report`; changes nothing that the run computes."""
-        assert self.memory and self.snapshots
+        assert self.memory
         policy, step = self.policy, self.counters.step
         with self.clock("evaluation"):
             self.schedules["snapshot"].mark(step)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from emu.config import Config
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
 from emu.memory.embedders import Embedder
+from emu.seeds import embedder_init, embedder_sample, embedder_training
 from emu.types import Batch, Episode, PyTree
 
 
@@ -32,7 +32,7 @@ class MemoryKeeper:
             )
         self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
         self.embedder = Embedder(spec.state_dim, spec.episode_limit, m.key_dim, e)
-        self.state: PyTree = self.embedder.init(jax.random.PRNGKey(config.seed ^ 0xE3B))
+        self.state: PyTree = self.embedder.init(embedder_init(config.seed))
         encode = self.embedder.encoder(self.state)
         self.memory = EpisodicMemory(spec.state_dim, m, gamma=config.learner.gamma, encode=encode)
         self.trainings = 0
@@ -52,9 +52,9 @@ class MemoryKeeper:
         if self.rejudges:
             self.memory.rejudge()
         if self.embedder.trainable:
-            rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[1, 0, 0, self.trainings]))
+            rng = embedder_sample(self.seed, self.trainings)
             states, times, returns = self.memory.sample(self.samples, rng)
-            key = jax.random.fold_in(jax.random.PRNGKey(self.seed), self.trainings)
+            key = embedder_training(self.seed, self.trainings)
             self.state, metrics = self.embedder.train(self.state, states, times, returns, key)
             self.memory.reembed(self.embedder.encoder(self.state))
             return {f"embedder_{name}": float(value) for name, value in metrics.items()}

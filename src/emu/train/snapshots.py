@@ -1,4 +1,4 @@
-"""Pictures of a memory while it grows: a sample of its entries and one greedy episode, small enough to keep.
+"""Snapshots of a memory while it grows: a sample of its entries and one greedy episode, small enough to keep.
 
     run/snapshots/000000100000.npz      (n, D) keys, (n, S) states as float16, returns, visits, ... and a path
 
@@ -9,22 +9,20 @@ run that was killed and resumed overwrites what lay beyond its checkpoint with t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from emu.config import Config, replace
-from emu.envs.spec import Env
 from emu.errors import CheckpointError, EmuError
-from emu.learners.base import Learner
+from emu.play.episode import Evaluator
 from emu.run.folder import RunFolder, read_config
 from emu.run.lock import RunLock
 from emu.run.snapshots import Memories, Snapshot, Trail, write_snapshot
-from emu.types import Array, PyTree
+from emu.seeds import snapshot_episode, snapshot_sample
+from emu.types import PyTree
 
 if TYPE_CHECKING:
     from emu.memory import EpisodicMemory
@@ -35,23 +33,22 @@ MAX_PLACES = 512  # of the episode's path; longer episodes are thinned out evenl
 HALF_RANGE = float(np.finfo(np.float16).max)
 
 
-class Photographer:
-    """Takes the snapshots of one run."""
+class SnapshotWriter:
+    """Takes the snapshots of one run; `evaluator` plays their episodes."""
 
-    def __init__(self, run: Path, env: Env, learner: Learner, seed: int) -> None:
-        self.run, self.env, self.learner, self.seed = run, env, learner, seed
-        self.play: Callable[[PyTree, Array], Any] = jax.jit(self._episode)  # a greedy episode, given policy and key
+    def __init__(self, run: Path, evaluator: Evaluator, seed: int) -> None:
+        self.run, self.evaluator, self.seed = run, evaluator, seed
 
     def take(self, step: int, policy: PyTree, memory: EpisodicMemory) -> Path:
         """Write the snapshot of a step, whole or not at all."""
-        episode, won = self._walk(memory, jax.device_get(policy), step)
+        episode, won = self._episode(memory, jax.device_get(policy), step)
         return write_snapshot(
             self.run, Snapshot(step, len(memory), memory.radius, won, self._sample(memory, step), episode)
         )
 
     def _sample(self, memory: EpisodicMemory, step: int) -> Memories:
         fitting = max(1, MAX_STATE_BYTES // (2 * memory.state_dim))
-        rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[2, 0, 0, step]))
+        rng = snapshot_sample(self.seed, step)
         ids = np.sort(rng.choice(len(memory), min(MAX_MEMORIES, fitting, len(memory)), replace=False))
         table = memory.export(ids)
         return Memories(
@@ -64,34 +61,17 @@ class Photographer:
             time=table["t"],
         )
 
-    def _walk(self, memory: EpisodicMemory, policy: PyTree, step: int) -> tuple[Trail, bool]:
-        key = jax.random.fold_in(jax.random.PRNGKey(self.seed ^ 0x54A9), step)
-        states, rewards, going, won = jax.device_get(self.play(policy, key))
-        length = int(going.sum())
-        total = np.concatenate([[0.0], np.cumsum(rewards[:length], dtype=np.float64)]).astype(np.float32)
-        shown = np.unique(np.linspace(0, length, min(length + 1, MAX_PLACES)).round().astype(np.int32))
-        states = states[shown]
+    def _episode(self, memory: EpisodicMemory, policy: PyTree, step: int) -> tuple[Trail, bool]:
+        """A greedy episode, and what the memory knows of its states."""
+        (played,) = self.evaluator.play(policy, snapshot_episode(self.seed, step), states=True)
+        assert played.states is not None
+        total = np.concatenate([[0.0], np.cumsum(played.reward, dtype=np.float64)]).astype(np.float32)
+        places = min(played.length + 1, MAX_PLACES)
+        shown = np.unique(np.linspace(0, played.length, places).round().astype(np.int32))
+        states = played.states[shown]
         recall, keys = memory.peek(states, shown)
         answers = {"found": recall.found, "best_return": recall.best_return, "desirable": recall.desirable}
-        return Trail(keys, _half(states), shown, total[shown], **answers), bool(won.any())
-
-    def _episode(self, policy: PyTree, key: Array) -> tuple[Array, Array, Array, Array]:
-        """(L+1, S) states, (L,) rewards, whether each step was still part of the episode, whether it won there."""
-        first, key = jax.random.split(key)
-        state = self.env.reset(first)
-
-        def step(loop: Any, _: None) -> tuple[Any, Any]:
-            state, carry, over, key = loop
-            act_key, step_key, key = jax.random.split(key, 3)
-            obs, avail = self.env.observe(state)[None], self.env.avail(state)[None]
-            action, carry = self.learner.act(policy, carry, obs, avail, jnp.float32(0), act_key)
-            state, outcome = self.env.step(state, action[0], step_key)
-            shown = (self.env.state(state), outcome.reward, ~over, outcome.won & ~over)
-            return (state, carry, over | outcome.terminated | outcome.truncated, key), shown
-
-        loop = state, self.learner.initial_carry(1), jnp.zeros((), bool), key
-        _, (after, reward, going, won) = jax.lax.scan(step, loop, None, length=self.env.spec.episode_limit)
-        return jnp.concatenate([self.env.state(state)[None], after]), reward, going, won
+        return Trail(keys, _half(states), shown, total[shown], **answers), played.won
 
 
 def _half(states: np.ndarray) -> np.ndarray:

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from emu import envs
-from emu.cli.app import main
 from emu.envs.check import check_env
 from emu.errors import EnvError
-from host_envs import HostCounting, Trouble
 
 needs_zoo = pytest.mark.skipif(importlib.util.find_spec("mpe2") is None, reason="mpe2 is not installed")
 needs_gym = pytest.mark.skipif(importlib.util.find_spec("gymnasium") is None, reason="gymnasium is not installed")
@@ -289,55 +287,3 @@ def test_the_template_keeps_its_contract_and_its_goal_can_be_reached(monkeypatch
     assert outcome.won and outcome.terminated and not outcome.truncated
     assert outcome.reward == pytest.approx(1 - 0.1 * np.mean(~lit))
     np.testing.assert_allclose(view.obs, [[1, 0.1]] * 3)
-
-
-# The checker
-
-
-def complaint(env):
-    with pytest.raises(EnvError) as error:
-        check_env(env, episodes=14)
-    return str(error.value)
-
-
-def test_a_sound_python_environment_passes(capsys):
-    check_env(HostCounting(), episodes=14)
-    assert main(["check", "host_envs:HostCounting"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("obs", "NaN or infinity in obs (first: episode"),
-        ("state", "NaN or infinity in state"),
-        ("avail", "an agent has no available action"),
-        ("reward", "the reward is NaN or infinite"),
-        ("shape", "obs of shape (2, 5); its specification says (2, 4)"),
-        ("raise", "`step(action)` raised RuntimeError: the ball is lost"),
-    ],
-)
-def test_the_checker_finds_what_is_wrong(tmp_path, kind, message):
-    assert message in complaint(Trouble(kind, str(tmp_path)))
-
-
-def test_the_checker_finds_an_episode_without_end():
-    assert "goes on after spec.episode_limit = 3 steps" in complaint(HostCounting(limit=3))
-
-
-def test_the_checker_finds_a_seed_that_decides_nothing():
-    class Forgetful(HostCounting):
-        count = 0
-
-        def reset(self, seed):
-            self.count += 1
-            return super().reset(self.count)
-
-    assert "same seed gives two different observations" in complaint(Forgetful())
-
-
-def test_the_checker_wants_views_and_outcomes():
-    class Loose(HostCounting):
-        def reset(self, seed):
-            return tuple(super().reset(seed))
-
-    assert "returns tuple; expected emu.envs.View" in complaint(Loose())

@@ -13,7 +13,7 @@ from emu.devices import Devices
 from emu.envs.atari.features.weights import WeightsError
 from emu.envs.check import check_env
 from emu.errors import EnvError
-from emu.play.batched import Player, VectorEvaluator, VectorRollout
+from emu.play.batched import ActingCopies, BatchedEvaluator, BatchedRollout
 from emu.run.metrics import read_rows
 from emu.train.loop import Trainer
 from emu.train.session import resume, train
@@ -49,7 +49,7 @@ def env():
 @pytest.fixture(scope="module")
 def episodes(env):
     devices = Devices(tuple(jax.devices()[:1]))
-    rollout = VectorRollout(Player(env, Busy(), 3, 1, devices), 25, devices)
+    rollout = BatchedRollout(ActingCopies(env, Busy(), 3, 1, devices), 25, devices)
     state, found = rollout.init(jax.random.PRNGKey(0)), []
     for _ in range(16):
         state, more, _ = rollout.collect({}, state, 0.0)
@@ -80,7 +80,7 @@ def plays_from(env, seed, episode):
 
 def test_every_episode_is_what_a_single_game_plays_from_its_first_picture_on(env, episodes):
     """No picture, reward or flag comes from another episode: a plain copy that is told the same actions agrees."""
-    from emu.envs.workers.pool import seed_of
+    from emu.seeds import seed_of
 
     key = np.asarray(jax.random.PRNGKey(0), np.uint32)
     seeds = [seed_of(*key, copy, number) for number in range(1, 4) for copy in range(3)]
@@ -197,7 +197,7 @@ def test_clipped_rewards_are_learned_from_and_whole_ones_are_reported(tmp_path):
 
 
 def test_a_test_plays_whole_episodes_with_its_own_seeds(env):
-    evaluator = VectorEvaluator(Player(env, Busy(), 2, 1, Devices(tuple(jax.devices()[:1]))), 0.0)
-    first, again = evaluator.test({}, 0, 1), evaluator.test({}, 0, 1)
+    evaluator = BatchedEvaluator(ActingCopies(env, Busy(), 2, 1, Devices(tuple(jax.devices()[:1]))), 0.0)
+    first, again = evaluator.evaluate({}, 0, 1), evaluator.evaluate({}, 0, 1)
     np.testing.assert_array_equal(first.total, again.total)
     assert (first.length <= LIMIT).all() and (first.length > 20).all()

@@ -8,7 +8,7 @@ from emu import envs
 from emu.envs.football import draw
 from emu.envs.football.env import Moment
 from emu.envs.football.features import Pitch, state_of
-from emu.envs.spec import Drawable, Sketchable
+from emu.envs.protocols import Drawable, Sketchable
 
 from .common import THREE
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from emu.envs.protocols import Env
 from emu.envs.smac.env import SmacEnv, State
 from emu.envs.smac.players import random
 from emu.envs.smac.roster import roster
-from emu.envs.spec import Env
 
 
 @functools.cache

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from emu import envs
 from emu.envs import EnvSpec
-from emu.envs.workers.pool import Pool, groups_of, seed_of
-from emu.envs.workers.shared_arrays import STEP, make_memory, open_board
+from emu.envs.workers.pool import Pool, groups_of
+from emu.envs.workers.shared_arrays import STEP, make_memory, open_arrays
 from emu.errors import EnvError
 from host_envs import HostCounting
 from processes_alive import alive, all_gone
@@ -27,9 +27,9 @@ def pools():
     """Makes pools that are closed after the test."""
     made = []
 
-    def make(name, places=1, workers=1, timeout=60.0, pause=0.01, **options):
+    def make(name, copies=1, workers=1, timeout=60.0, pause=0.01, **options):
         args = options.pop("env_args", {})
-        made.append(Pool(envs.make(name, **args), places, workers, timeout, pause=pause, **options))
+        made.append(Pool(envs.make(name, **args), copies, workers, timeout, pause=pause, **options))
         return made[-1]
 
     yield make
@@ -39,13 +39,13 @@ def pools():
 
 def exchange(pool, seeds, worker=0, channel="train"):
     """Ask for one thing and wait for it."""
-    places = pool.places_of(worker, range(pool.places))
-    pool.ask(channel, worker, places, np.array(seeds, np.int64))
+    copies = pool.copies_of(worker, range(pool.copies))
+    pool.ask(channel, worker, copies, np.array(seeds, np.int64))
     return pool.answer(channel, worker)
 
 
 def pids(pool):
-    return [worker.hand.process.pid for worker in pool.workers]
+    return [worker.handle.process.pid for worker in pool.workers]
 
 
 def trouble(kind, folder, **args):
@@ -60,16 +60,16 @@ def play_until_failure(pool, steps=20):
     return fine
 
 
-def test_the_board_shows_what_the_environments_show(pools):
-    pool = pools("host_envs:HostCounting", places=3)
+def test_the_shared_arrays_show_what_the_environments_show(pools):
+    pool = pools("host_envs:HostCounting", copies=3)
     assert exchange(pool, [13, 4, 12])
-    pool.board.action[:] = [[0, 1], [2, 0], [1, 1]]
+    pool.arrays.action[:] = [[0, 1], [2, 0], [1, 1]]
     assert exchange(pool, [STEP, STEP, 2])
-    np.testing.assert_array_equal(pool.board.state, [[13, 1, 0, 1], [4, 1, 2, 0], [2, 0, -1, -1]])
-    np.testing.assert_array_equal(pool.board.obs[1], [[4, 1, 2, 0], [4, 1, 0, 1]])
-    np.testing.assert_array_equal(pool.board.reward[:2], [13.0, 4.0])
-    assert pool.board.avail.all()
-    assert not pool.board.terminated[:2].any() and not pool.board.truncated[:2].any()
+    np.testing.assert_array_equal(pool.arrays.state, [[13, 1, 0, 1], [4, 1, 2, 0], [2, 0, -1, -1]])
+    np.testing.assert_array_equal(pool.arrays.obs[1], [[4, 1, 2, 0], [4, 1, 0, 1]])
+    np.testing.assert_array_equal(pool.arrays.reward[:2], [13.0, 4.0])
+    assert pool.arrays.avail.all()
+    assert not pool.arrays.terminated[:2].any() and not pool.arrays.truncated[:2].any()
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_a_finished_episode_forgives_earlier_failures(pools, tmp_path):
     pool = pools(**trouble("raise", tmp_path, at=1, times=4), max_failures=2)
     for _ in range(4):
         assert play_until_failure(pool) == [True, False]
-        pool.praise(0)
+        pool.forgive(0)
     assert pool.failures == 4
 
 
 def test_a_failure_on_one_channel_loses_the_episodes_of_the_other(pools, tmp_path):
-    pool = pools(**trouble("die", tmp_path, at=1), places=2)
+    pool = pools(**trouble("die", tmp_path, at=1), copies=2)
     train, test = np.array([0]), np.array([1])
     pool.ask("train", 0, train, np.array([13]))
     pool.ask("test", 0, test, np.array([13]))
@@ -136,12 +136,12 @@ def test_global_generators_are_seeded_with_every_episode(pools):
     shown = []
     for seed in (5, 6, 5):
         assert exchange(pool, [seed])
-        shown.append(pool.board.state[0, 0])
+        shown.append(pool.arrays.state[0, 0])
     assert shown[0] == shown[2] == np.random.RandomState(5).randint(10_000) % 14
 
 
 def test_closing_ends_the_workers_and_what_they_started(pools, tmp_path):
-    pool = pools("host_envs:Parent", places=2, workers=2, env_args={"folder": str(tmp_path)})
+    pool = pools("host_envs:Parent", copies=2, workers=2, env_args={"folder": str(tmp_path)})
     assert exchange(pool, [1], worker=0) and exchange(pool, [1], worker=1)
     programs = [int(path.name) for path in tmp_path.iterdir()]
     assert len(programs) == 3 and all(map(alive, [*programs, *pids(pool)]))  # one is this process's own
@@ -157,7 +157,7 @@ def test_a_game_that_dies_is_replaced_with_its_worker(pools, tmp_path, survives,
     warnings = []
     args = {"folder": str(tmp_path), "survives": survives}
     pool = pools("pymarl:host_envs:WithGame", env_args=args, warn=warnings.append)
-    pool.board.action[:] = 1
+    pool.arrays.action[:] = 1
     assert exchange(pool, [1]) and exchange(pool, [STEP])
     (first,) = (int(path.name) for path in tmp_path.iterdir())
     os.kill(first, signal.SIGKILL)
@@ -188,7 +188,7 @@ for worker in range(2):
     pool.answer("train", worker)
 for worker in range(2):  # leave them busy
     pool.ask("train", worker, np.array([worker]), np.array([-1]))
-print(*(worker.hand.process.pid for worker in pool.workers), flush=True)
+print(*(worker.handle.process.pid for worker in pool.workers), flush=True)
 {then}
 """
 
@@ -230,7 +230,7 @@ def test_nothing_is_left_in_shared_memory_or_open():
     before = resources()
     pool = Pool(envs.make("host_envs:HostCounting"), 2, 2)
     assert exchange(pool, [1], worker=0)
-    assert resources()[0] == before[0]  # the board has no name to begin with
+    assert resources()[0] == before[0]  # the shared memory has no name to begin with
     pool.close()
     del pool  # its arrays are the last to hold the memory
     assert resources() == before
@@ -249,25 +249,20 @@ def test_an_environment_that_workers_cannot_make_is_refused():
 
 
 @given(st.tuples(*[st.integers(1, 9)] * 4), st.integers(1, 5))
-def test_arrays_on_the_board_do_not_overlap(sizes, places):
+def test_shared_arrays_do_not_overlap(sizes, copies):
     n, a, o, s = sizes
     spec = EnvSpec("any", "1", n, a, o, s, 1, 0, False, (0.0, 1.0))
-    memory = make_memory(spec, places)
-    board, mirror = open_board(memory, spec, places), open_board(memory, spec, places)
+    memory = make_memory(spec, copies)
+    arrays, mirror = open_arrays(memory, spec, copies), open_arrays(memory, spec, copies)
     os.close(memory)
-    for number, array in enumerate(board):
+    for number, array in enumerate(arrays):
         array[...] = number % 2 if array.dtype == bool else number
     for number, array in enumerate(mirror):
         assert (array == (number % 2 if array.dtype == bool else number)).all()
-    assert board.obs.shape == (places, n, o) and board.avail.shape == (places, n, a)
+    assert arrays.obs.shape == (copies, n, o) and arrays.avail.shape == (copies, n, a)
 
 
 def test_every_worker_is_in_one_group():
     for count in range(1, 9):
         groups = groups_of(count)
         assert sorted(itertools.chain(*groups)) == list(range(count)) and len(groups) == min(2, count)
-
-
-def test_seeds_differ_by_every_word_and_fit_31_bits():
-    seeds = {seed_of(run, place, episode) for run in range(8) for place in range(8) for episode in range(8)}
-    assert len(seeds) == 512 and all(0 <= seed < 2**31 for seed in seeds)

@@ -11,11 +11,12 @@ import pytest
 from emu import envs
 from emu.config import Config, RolloutConfig, replace
 from emu.devices import Devices
-from emu.envs.workers import ray as host_ray
+from emu.envs.workers import ray as ray_backend
 from emu.envs.workers.pool import Pool
 from emu.envs.workers.shared_arrays import STEP
 from emu.errors import ConfigError, EmuError, EnvError
-from emu.play.workers import Host, HostRollout
+from emu.play.worker_groups import Workers
+from emu.play.workers import WorkerRollout
 from processes_alive import alive, all_gone
 from toys import CountingLearner, same_episode
 
@@ -42,7 +43,7 @@ class FakeRay:
         pass
 
     def kill(self, actor):
-        actor.thing.hand.kill()
+        actor.thing.worker.kill()
 
 
 class FakeClass:
@@ -61,29 +62,29 @@ class FakeClass:
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(host_ray, "connect", lambda address: FakeRay())
+    monkeypatch.setattr(ray_backend, "connect", lambda address: FakeRay())
 
 
-def pool_of(name, crew=host_ray.Actors, places=1, **args):
-    return Pool(envs.make(name, **args), places, 1, 60.0, pause=0.01, crew=crew)
+def pool_of(name, backend=ray_backend.RayBackend, copies=1, **args):
+    return Pool(envs.make(name, **args), copies, 1, 60.0, pause=0.01, backend=backend)
 
 
 def exchange(pool, seeds):
-    pool.ask("train", 0, np.arange(pool.places), np.array(seeds, np.int64))
+    pool.ask("train", 0, np.arange(pool.copies), np.array(seeds, np.int64))
     return pool.answer("train", 0)
 
 
-def test_what_the_environments_show_reaches_the_trainers_board(fake):
-    pool = pool_of("host_envs:HostCounting", places=3)
+def test_what_the_environments_show_reaches_the_trainers_arrays(fake):
+    pool = pool_of("host_envs:HostCounting", copies=3)
     try:
         assert exchange(pool, [13, 4, 12])
-        pool.board.action[:] = [[0, 1], [2, 0], [1, 1]]
+        pool.arrays.action[:] = [[0, 1], [2, 0], [1, 1]]
         assert exchange(pool, [STEP, STEP, 2])
-        np.testing.assert_array_equal(pool.board.state, [[13, 1, 0, 1], [4, 1, 2, 0], [2, 0, -1, -1]])
-        np.testing.assert_array_equal(pool.board.reward[:2], [13.0, 4.0])
-        np.testing.assert_array_equal(pool.board.action, [[0, 1], [2, 0], [1, 1]])
+        np.testing.assert_array_equal(pool.arrays.state, [[13, 1, 0, 1], [4, 1, 2, 0], [2, 0, -1, -1]])
+        np.testing.assert_array_equal(pool.arrays.reward[:2], [13.0, 4.0])
+        np.testing.assert_array_equal(pool.arrays.action, [[0, 1], [2, 0], [1, 1]])
     finally:
-        pids = [worker.hand.actor.thing.hand.process.pid for worker in pool.workers]
+        pids = [worker.handle.actor.thing.worker.process.pid for worker in pool.workers]
         pool.close()
     assert all_gone(pids)
 
@@ -107,8 +108,8 @@ def test_an_actor_that_is_lost_or_silent_is_a_failure(fake):
         assert exchange(pool, [13])
         for error in (ray.exceptions.RayError("the node is gone"), ray.exceptions.GetTimeoutError()):
             pool.ask("train", 0, np.arange(1), np.array([STEP]))
-            hand = pool.workers[0].hand
-            hand.asked[-1] = (hand.asked[-1][0], error)
+            handle = pool.workers[0].handle
+            handle.asked[-1] = (handle.asked[-1][0], error)
             assert not pool.answer("train", 0)
             assert exchange(pool, [13])
     finally:
@@ -121,7 +122,7 @@ def test_ray_needs_to_be_there_and_to_be_told_how_many_workers(monkeypatch):
         replace(Config(), {"rollout.where": "ray"})
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EmuError, match=r"--rollout\.where ray needs Ray.*emu-marl\[cluster\]"):
-        host_ray.connect("auto")
+        ray_backend.connect("auto")
 
 
 # On real nodes
@@ -142,16 +143,16 @@ def nodes():
     together.shutdown()
 
 
-def play(where, cluster="auto", chunks=12, before=lambda number, host: None, warn=lambda message: None):
+def play(where, cluster="auto", chunks=12, before=lambda number, workers: None, warn=lambda message: None):
     """Episodes and counts of a rollout with two workers and four copies."""
     config = RolloutConfig(workers=2, where=where, cluster=cluster)
     learner = CountingLearner()
-    host = Host(envs.make("host_envs:HostCounting"), learner, Devices.of(), config, 4, 1, warn)
-    rollout = HostRollout(host, 5, Devices.of())
+    workers = Workers(envs.make("host_envs:HostCounting"), learner, Devices.of(), config, 4, 1, warn)
+    rollout = WorkerRollout(workers, 5, Devices.of())
     state, episodes = rollout.init(jax.random.PRNGKey(0)), []
     try:
         for number in range(chunks):
-            before(number, host)
+            before(number, workers)
             state, ended, _ = rollout.collect(learner.init(None), state, 0.0)
             episodes += ended
     finally:
@@ -172,9 +173,9 @@ def test_nodes_play_the_same_episodes_as_this_machine(nodes):
 def test_an_actor_killed_in_mid_run_is_replaced_and_leaves_nothing(nodes, victim):
     warnings, seen = [], []
 
-    def kill(number, host):
-        hands = [worker.hand for worker in host.pool.workers] if number else []
-        seen.extend(pid for hand in hands for pid in hand.ray.get(hand.actor.pids.remote()) if pid not in seen)
+    def kill(number, workers):
+        handles = [worker.handle for worker in workers.pool.workers] if number else []
+        seen.extend(pid for handle in handles for pid in handle.ray.get(handle.actor.pids.remote()) if pid not in seen)
         if number == 4:
             os.kill(seen[victim], signal.SIGKILL)
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from emu.envs.spec import EnvSpec, HostEnv, View
+from emu.envs.protocols import PythonEnv
+from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError
 from emu.types import Outcome
 
 
-class GymnasiumEnv(HostEnv):
+class GymnasiumEnv(PythonEnv):
     def __init__(
         self,
         target: str,

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from emu.envs.protocols import PythonEnv
 from emu.envs.registry import require_foreign_environment
-from emu.envs.spec import EnvSpec, HostEnv, View
+from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
 
@@ -31,7 +32,7 @@ SIZES = ("n_agents", "n_actions", "obs_shape", "state_shape", "episode_limit")
 GOALS = ("battle_won", "won", "win", "solved")  # names under which environments report the goal in their info
 
 
-class PyMarlEnv(HostEnv):
+class PyMarlEnv(PythonEnv):
     """`won_key` names the goal in the info where it is none of the usual; without a goal, say `"won_key": ""`."""
 
     def __init__(

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from emu.envs.spec import EnvSpec, VectorEnv, View
+from emu.envs.protocols import VectorEnv
+from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError
 from emu.types import Outcome
 

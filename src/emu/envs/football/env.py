@@ -19,7 +19,8 @@ import numpy as np
 from emu.envs.football import engine
 from emu.envs.football.features import Pitch, observations_of, read, state_of
 from emu.envs.football.scenarios import SCENARIOS
-from emu.envs.spec import EnvSpec, HostEnv, Sketch, View
+from emu.envs.protocols import PythonEnv
+from emu.envs.spec import EnvSpec, Sketch, View
 from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
 
@@ -39,7 +40,7 @@ class Moment(NamedTuple):
     step: int
 
 
-class FootballEnv(HostEnv):
+class FootballEnv(PythonEnv):
     def __init__(self, scenario: str, reward: str = "paper", limit: int = 150) -> None:
         if scenario not in SCENARIOS:
             raise EnvError(f"No football scenario is called '{scenario}'. {did_you_mean(scenario, SCENARIOS)}")

@@ -19,26 +19,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from emu.envs.spec import HostEnv, Recipe
-from emu.envs.workers.process import GRACE, Processes
-from emu.envs.workers.shared_arrays import ORDER, Board
+from emu.envs.protocols import PythonEnv, Recipe
+from emu.envs.workers.process import GRACE, ProcessBackend
+from emu.envs.workers.shared_arrays import ORDER, SharedArrays
 from emu.errors import EnvError
 
 LONGEST_PAUSE = 30.0
 
 
-class Hand(Protocol):
+class WorkerHandle(Protocol):
     """One running worker, as the supervisor sees it. Questions are answered in the order in which they were asked."""
 
     def ask(self, orders: np.ndarray) -> None:
-        """Begin episodes, take the steps that are on the board; (n,) ORDER. It never fails: `hear` finds out."""
+        """Begin episodes, take steps with the actions in the arrays; (n,) ORDER. It never fails: `answer` finds out."""
         ...
 
-    def hear(self) -> str | None:
-        """Wait until the answer to the next question is on the board. Returns what was wrong, if anything."""
+    def answer(self) -> str | None:
+        """Wait until the answer to the next question is in the arrays. Returns what was wrong, if anything."""
         ...
 
-    def dismiss(self) -> None:
+    def ask_to_close(self) -> None:
         """Ask it to close its environments and end."""
         ...
 
@@ -51,21 +51,21 @@ class Hand(Protocol):
         ...
 
 
-class Crew(Protocol):
-    """Where workers come from, and the board that shows what they show."""
+class Backend(Protocol):
+    """Where workers come from, and the arrays that show what their environments show."""
 
-    board: Board
+    arrays: SharedArrays
 
-    def launch(self) -> Hand: ...
+    def launch(self) -> WorkerHandle: ...
 
     def close(self) -> None: ...
 
 
 @dataclasses.dataclass
 class Worker:
-    """A place for one running worker after the other, and what is known of it."""
+    """The position of one running worker after the other, and what is known of it."""
 
-    hand: Any  # Hand
+    handle: Any  # WorkerHandle
     generation: int = 0  # how many were here before
     failures: int = 0  # in a row
     asked: collections.deque[str] = dataclasses.field(default_factory=collections.deque)  # unanswered, by channel
@@ -73,56 +73,56 @@ class Worker:
 
 
 class Pool:
-    """Workers 0..W-1; place p belongs to worker p % W. Channels keep the questions of different askers apart."""
+    """Workers 0..W-1; copy p belongs to worker p % W. Channels keep the questions of different askers apart."""
 
     def __init__(
         self,
-        env: HostEnv,
-        places: int,
+        env: PythonEnv,
+        copies: int,
         workers: int,
         timeout: float = 120.0,
         max_failures: int = 5,
         pause: float = 0.25,
         warn: Callable[[str], None] = lambda message: None,
-        crew: Callable[[dict[str, Any], float], Crew] = Processes,
+        backend: Callable[[dict[str, Any], float], Backend] = ProcessBackend,
     ) -> None:
-        self.spec, self.places = env.spec, places
+        self.spec, self.copies = env.spec, copies
         self.max_failures, self.pause, self.warn = max_failures, pause, warn
         self.failures = 0  # in all
         env.require()
-        self._crew = crew(task_of(env, places), timeout)
-        self.board = self._crew.board
+        self._backend = backend(task_of(env, copies), timeout)
+        self.arrays = self._backend.arrays
         self.workers: list[Worker] = []
-        self._end = weakref.finalize(self, _end, self.workers, self._crew)  # also at the interpreter's exit
+        self._end = weakref.finalize(self, _end, self.workers, self._backend)  # also at the interpreter's exit
         for _ in range(workers):
-            self.workers.append(Worker(self._crew.launch()))
+            self.workers.append(Worker(self._backend.launch()))
 
-    def places_of(self, worker: int, places: range) -> np.ndarray:
-        """Those of some places that belong to a worker."""
-        return np.array([p for p in places if p % len(self.workers) == worker], np.int32)
+    def copies_of(self, worker: int, copies: range) -> np.ndarray:
+        """Those of some copies that belong to a worker."""
+        return np.array([p for p in copies if p % len(self.workers) == worker], np.int32)
 
-    def ask(self, channel: str, number: int, places: np.ndarray, seeds: np.ndarray) -> None:
-        """Order a worker to begin episodes (a seed) or to take the steps on the board (STEP)."""
+    def ask(self, channel: str, number: int, copies: np.ndarray, seeds: np.ndarray) -> None:
+        """Order a worker to begin episodes (a seed) or to take the steps in the arrays (STEP)."""
         worker = self.workers[number]
-        orders = np.empty(len(places), ORDER)
-        orders["place"], orders["seed"] = places, seeds
+        orders = np.empty(len(copies), ORDER)
+        orders["copy"], orders["seed"] = copies, seeds
         worker.asked.append(channel)
         worker.asked_in[channel] = worker.generation
-        worker.hand.ask(orders)
+        worker.handle.ask(orders)
 
     def answer(self, channel: str, number: int) -> bool:
         """Wait for the answer to what was asked last. False: the worker failed since, its episodes are lost."""
         worker = self.workers[number]
         while channel in worker.asked:
-            problem = worker.hand.hear()
+            problem = worker.handle.answer()
             if problem is None:
                 worker.asked.popleft()
             else:
                 self._replace(number, problem)
         return worker.asked_in[channel] == worker.generation
 
-    def praise(self, number: int) -> None:
-        """An episode was finished: earlier failures are forgiven."""
+    def forgive(self, number: int) -> None:
+        """A worker finished an episode: its failures are counted from zero again."""
         self.workers[number].failures = 0
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Pool:
 
     def _replace(self, number: int, problem: str) -> None:
         worker = self.workers[number]
-        worker.hand.kill()
+        worker.handle.kill()
         self.failures += 1
         worker.failures += 1
         if worker.failures >= self.max_failures:
@@ -144,22 +144,22 @@ class Pool:
         reason = rest.splitlines()[-1] if rest else first_line
         self.warn(f"Worker {number} failed and is started again; its unfinished episodes are dropped. {reason}")
         time.sleep(pause)
-        worker.hand = self._crew.launch()
+        worker.handle = self._backend.launch()
         worker.generation += 1
         worker.asked.clear()
 
 
-def task_of(env: HostEnv, places: int) -> dict[str, Any]:
+def task_of(env: PythonEnv, copies: int) -> dict[str, Any]:
     """What a worker must know, ready for JSON."""
     return {
         "path": [os.getcwd() if entry == "" else entry for entry in sys.path],
         "spec": dataclasses.asdict(env.spec),
-        "places": places,
+        "copies": copies,
         "recipe": _recipe_of(env),
     }
 
 
-def _recipe_of(env: HostEnv) -> Recipe:
+def _recipe_of(env: PythonEnv) -> Recipe:
     recipe = env.recipe
     if recipe is None:
         raise EnvError(f"'{env.spec.name}' was not made by `emu.envs.make`: worker processes need its name.")
@@ -171,21 +171,16 @@ def _recipe_of(env: HostEnv) -> Recipe:
     return recipe
 
 
-def _end(workers: Iterable[Worker], crew: Crew) -> None:
-    hands = [worker.hand for worker in workers]
-    for hand in hands:
-        hand.dismiss()
+def _end(workers: Iterable[Worker], backend: Backend) -> None:
+    handles = [worker.handle for worker in workers]
+    for handle in handles:
+        handle.ask_to_close()
     deadline = time.monotonic() + GRACE
-    for hand in hands:
-        hand.wait(max(0.0, deadline - time.monotonic()))
-    for hand in hands:
-        hand.kill()
-    crew.close()
-
-
-def seed_of(*words: Any) -> int:
-    """A seed of 31 bits that depends on every word."""
-    return int(np.random.SeedSequence([int(word) for word in words]).generate_state(1)[0] >> 1)
+    for handle in handles:
+        handle.wait(max(0.0, deadline - time.monotonic()))
+    for handle in handles:
+        handle.kill()
+    backend.close()
 
 
 def groups_of(workers: int) -> list[list[int]]:

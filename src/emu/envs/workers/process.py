@@ -1,4 +1,4 @@
-"""Workers on this machine: a process each, a socket to talk through, and memory that all of them see."""
+"""The backend of this machine: a process for each worker, a socket to talk through, and memory that all of them see."""
 
 from __future__ import annotations
 
@@ -15,70 +15,70 @@ from typing import Any
 import numpy as np
 
 from emu.envs.spec import EnvSpec
-from emu.envs.workers.shared_arrays import RAISED, make_memory, open_board, receive, send
+from emu.envs.workers.shared_arrays import RAISED, make_memory, open_arrays, receive, send
 
 GRACE = 3.0  # seconds that environments get to close themselves
-LOG_TAIL = 2_000  # characters of a dead worker's last words
+LOG_TAIL = 2_000  # characters of a dead worker's standard error that are shown
 
 
-class Processes:
-    """The board, and how a process that writes to it is started."""
+class ProcessBackend:
+    """The shared arrays, and how a process that writes to them is started."""
 
     def __init__(self, task: dict[str, Any], timeout: float) -> None:
-        spec, places = EnvSpec(**task["spec"]), task["places"]
+        spec, copies = EnvSpec(**task["spec"]), task["copies"]
         self.task, self.timeout = task, timeout
-        self.memory = make_memory(spec, places)
-        self.board = open_board(self.memory, spec, places)
+        self.memory = make_memory(spec, copies)
+        self.arrays = open_arrays(self.memory, spec, copies)
 
-    def launch(self) -> Process:
-        return Process(self.task, self.memory, self.timeout)
+    def launch(self) -> ProcessHandle:
+        return ProcessHandle(self.task, self.memory, self.timeout)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self.memory)
 
 
-class Process:
+class ProcessHandle:
     """One worker process. It is started by `exec`, never by a plain fork: JAX has threads, and a copy would hang."""
 
     def __init__(self, task: dict[str, Any], memory: int, timeout: float) -> None:
         self.timeout = timeout
-        self.line, theirs = socket.socketpair()
+        self.connection, childs_end = socket.socketpair()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  what it writes to its standard error
-        with theirs:
-            numbers = (theirs.fileno(), memory)
+        with childs_end:
+            numbers = (childs_end.fileno(), memory)
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "emu.envs.workers.child", *map(str, numbers)],
                 pass_fds=numbers,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self.log,
-                env=_surroundings(),
+                env=_environment(),
                 start_new_session=True,  # Ctrl-C is for the supervisor; a worker ends with all that it started
             )
-        self.line.settimeout(timeout)
-        with contextlib.suppress(OSError):  # it died at once: `hear` finds out
-            send(self.line, json.dumps(task).encode())
+        self.connection.settimeout(timeout)
+        with contextlib.suppress(OSError):  # it died at once: `answer` finds out
+            send(self.connection, json.dumps(task).encode())
 
     def ask(self, orders: np.ndarray) -> None:
-        with contextlib.suppress(OSError):  # it died: `hear` finds out
-            send(self.line, orders.tobytes())
+        with contextlib.suppress(OSError):  # it died: `answer` finds out
+            send(self.connection, orders.tobytes())
 
-    def hear(self) -> str | None:
+    def answer(self) -> str | None:
         try:
-            message = receive(self.line)
+            message = receive(self.connection)
         except TimeoutError:
             return f"It did not answer within {self.timeout:g} seconds."
         except (EOFError, OSError):
-            return f"It died ({self._cause()}).{self._last_words()}"
+            return f"It died ({self._cause()}).{self._stderr_tail()}"
         if message[:1] == RAISED:
             return f"It raised:\n{message[1:].decode(errors='replace').rstrip()}"
         return None
 
-    def dismiss(self) -> None:
+    def ask_to_close(self) -> None:
         with contextlib.suppress(OSError):
-            self.line.settimeout(0.1)
-            send(self.line, b"")
+            self.connection.settimeout(0.1)
+            send(self.connection, b"")
 
     def wait(self, seconds: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -88,23 +88,23 @@ class Process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.line.close()
+        self.connection.close()
         self.log.close()
 
     def _cause(self) -> str:
         try:
             code = self.process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            return "it closed its line"
+            return "it closed its connection"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
-    def _last_words(self) -> str:
+    def _stderr_tail(self) -> str:
         self.log.seek(0)
         text = self.log.read().decode(errors="replace").strip()[-LOG_TAIL:]
-        return f" Its last words:\n{text}" if text else ""
+        return f" The end of its standard error:\n{text}" if text else ""
 
 
-def _surroundings() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Workers share the cores among themselves and leave accelerators to the learner."""
     quiet = {"PYGAME_HIDE_SUPPORT_PROMPT": "1", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
     return quiet | {k: v for k, v in os.environ.items() if k != "JAX_PLATFORMS"}

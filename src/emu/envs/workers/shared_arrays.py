@@ -1,6 +1,6 @@
-"""What supervisor and workers share: a board of arrays in shared memory, and short messages over a socket.
+"""What supervisor and workers share: arrays in shared memory, and short messages over a socket.
 
-Every copy of the environment has a row of the board, its place. The memory has no name in the file system: it is
+Every copy of the environment has a row of each array. The memory has no name in the file system: it is
 gone when the last process that holds it is, however that one ended.
 """
 
@@ -18,14 +18,14 @@ import numpy as np
 from emu.envs.spec import EnvSpec
 
 STEP = -1  # in an order, instead of the seed of a new episode
-ORDER = np.dtype([("place", np.int32), ("seed", np.int64)])
+ORDER = np.dtype([("copy", np.int32), ("seed", np.int64)])
 DONE, RAISED = b"+", b"!"  # first byte of an answer; a traceback follows the second
 _LENGTH = struct.Struct("<I")
 _ALIGNMENT = 64
 
 
-class Board(NamedTuple):
-    """P places."""
+class SharedArrays(NamedTuple):
+    """A row for each of P copies."""
 
     obs: np.ndarray  # (P, N, O) float32
     state: np.ndarray  # (P, S) float32
@@ -37,52 +37,52 @@ class Board(NamedTuple):
     won: np.ndarray  # (P,) bool
 
 
-def _layout(spec: EnvSpec, places: int) -> list[tuple[tuple[int, ...], type]]:
+def _layout(spec: EnvSpec, copies: int) -> list[tuple[tuple[int, ...], type]]:
     fields = {**spec.step_fields, "won": ((), np.bool_)}
-    return [((places, *fields[name][0]), fields[name][1]) for name in Board._fields]
+    return [((copies, *fields[name][0]), fields[name][1]) for name in SharedArrays._fields]
 
 
-def _ends(spec: EnvSpec, places: int) -> np.ndarray:
+def _ends(spec: EnvSpec, copies: int) -> np.ndarray:
     """Where each array ends, rounded up so that no two arrays share a cache line."""
-    sizes = [int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in _layout(spec, places)]
+    sizes = [int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in _layout(spec, copies)]
     return np.cumsum([-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes])
 
 
-def make_memory(spec: EnvSpec, places: int) -> int:
+def make_memory(spec: EnvSpec, copies: int) -> int:
     """A file descriptor of nameless memory that is large enough."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("emu-board")
+        descriptor = os.memfd_create("emu-arrays")
     else:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, int(_ends(spec, places)[-1]))
+    os.ftruncate(descriptor, int(_ends(spec, copies)[-1]))
     return descriptor
 
 
-def open_board(descriptor: int, spec: EnvSpec, places: int) -> Board:
+def open_arrays(descriptor: int, spec: EnvSpec, copies: int) -> SharedArrays:
     memory = mmap.mmap(descriptor, 0)
-    begins = [0, *_ends(spec, places)[:-1].tolist()]
+    begins = [0, *_ends(spec, copies)[:-1].tolist()]
     arrays = [
         np.frombuffer(memory, kind, int(np.prod(shape)), begin).reshape(shape)
-        for (shape, kind), begin in zip(_layout(spec, places), begins, strict=True)
+        for (shape, kind), begin in zip(_layout(spec, copies), begins, strict=True)
     ]
-    return Board(*arrays)
+    return SharedArrays(*arrays)
 
 
-def send(line: socket.socket, message: bytes) -> None:
-    line.sendall(_LENGTH.pack(len(message)) + message)
+def send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(_LENGTH.pack(len(message)) + message)
 
 
-def receive(line: socket.socket) -> bytes:
+def receive(connection: socket.socket) -> bytes:
     """One whole message. `EOFError` when the other side is gone, `TimeoutError` when the socket's timeout passes."""
-    (length,) = _LENGTH.unpack(_exactly(line, _LENGTH.size))
-    return _exactly(line, length)
+    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    return _exactly(connection, length)
 
 
-def _exactly(line: socket.socket, count: int) -> bytes:
+def _exactly(connection: socket.socket, count: int) -> bytes:
     pieces = []
     while count:
-        piece = line.recv(count)
+        piece = connection.recv(count)
         if not piece:
             raise EOFError
         pieces.append(piece)

@@ -11,15 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from emu import envs
 from emu.config import Config
-from emu.envs.spec import Env
 from emu.errors import EmuError
-from emu.play.gif import Recording, player
+from emu.play.build import recorder
 from emu.run.checkpoint import load_embedder
 from emu.run.folder import RunFolder
 from emu.run.team import load_team
@@ -107,19 +104,15 @@ def cloud_of(run: Run, layout: Layout = tsne, samples: int = SAMPLES) -> Cloud:
 def episodes_of(run: Path) -> list[tuple[bool, np.ndarray]]:
     """Greedy episodes of a run's best team as (won, (T+1, S) states): one won and one lost, as far as there are."""
     team = load_team(run)
-    play = player(team.env, team.learner, team.policy)
-    chosen: dict[bool, Recording] = {}
+    play = recorder(team.env, team.learner, team.policy, states=True, frames=False)
+    chosen: dict[bool, np.ndarray] = {}
     for seed in range(TRIES):
-        recording = play(seed)
-        chosen.setdefault(recording.won, recording)
+        episode = play(seed)
+        assert episode.states is not None
+        chosen.setdefault(episode.won, episode.states)
         if len(chosen) == 2:
             break
-    return [(won, _states(team.env, recording)) for won, recording in sorted(chosen.items(), reverse=True)]
-
-
-def _states(env: Env, recording: Recording) -> np.ndarray:
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *recording.states)
-    return np.asarray(jax.vmap(env.state)(stacked), np.float32)
+    return sorted(chosen.items(), reverse=True)
 
 
 def embeddings(runs: Sequence[Run], out: Path, title: str = "", layout: Layout = tsne) -> Path:

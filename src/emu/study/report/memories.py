@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from emu import envs
-from emu.envs.spec import Sketch, Sketchable
+from emu.envs.protocols import Sketchable
+from emu.envs.spec import Sketch
 from emu.errors import EmuError
 from emu.run.folder import RunFolder
 from emu.run.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_paths
