@@ -199,7 +199,8 @@ class TD3Config:
 class EmbedderConfig:
     """What turns a state into the memory's key."""
 
-    kind: Literal["random", "embnet", "dcae"] = "dcae"  # projection, or networks that predict the return
+    kind: str = "dcae"  # random: projection; embnet, dcae: networks that predict the return; or module:Name
+    settings: JsonObject = dataclasses.field(default_factory=dict)  # of an embedder from outside, as JSON
     interval: int = 1_000  # t_emb: environment steps between trainings (the authors' code uses 10,000)
     samples: int = 102_400  # memories per training
     batch_size: int = 1_024  # memories per gradient step

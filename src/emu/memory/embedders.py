@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -21,6 +21,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from emu.errors import ConfigError
+from emu.registry import NoSettings
 
 KINDS = ("random", "embnet", "dcae")
 LOSS_CASES = ("reconstruction_no_time", "reconstruction_time", "return_only", "both")
@@ -43,8 +44,8 @@ class EmbedderOptions:
     warm_start: bool = True  # go on with the weights of the last interval; false: start anew each time
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError(f"embedder: unknown kind '{self.kind}': use one of {', '.join(KINDS)}")
+        if self.kind not in KINDS and ":" not in self.kind:
+            raise ConfigError(f"embedder: unknown kind '{self.kind}': use one of {', '.join(KINDS)}, or module:Name")
         if self.loss_case not in LOSS_CASES:
             raise ConfigError(f"embedder: unknown loss_case '{self.loss_case}': use one of {', '.join(LOSS_CASES)}")
         if not 1 <= self.batch_size <= self.samples:
@@ -126,21 +127,35 @@ class DcaeDecoder(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Embedder:
-    """f_φ and its decoder f_ψ as pure functions of an `EmbedderState`."""
+    """f_φ and its decoder f_ψ as pure functions of an `EmbedderState`.
+
+    One from outside derives from this class and overrides `make_encoder`, and `make_decoder` or `trainable`.
+    """
+
+    Settings: ClassVar[type] = NoSettings
 
     state_dim: int
     episode_limit: int
     key_dim: int = 4
     options: EmbedderOptions = EmbedderOptions()
+    settings: Any = None  # of a class from outside: its `Settings`
 
-    @functools.cached_property
-    def _encoder(self) -> nn.Module:
+    def make_encoder(self) -> nn.Module:
+        """A module from states (n, S) and times t / episode_limit (n,) to embeddings (n, D)."""
         kinds = {"random": Projection, "embnet": EmbNetEncoder, "dcae": DcaeEncoder}
         return kinds[self.options.kind](self.key_dim)
 
+    def make_decoder(self) -> nn.Module:
+        """A module from embeddings (n, D) and times (n,) to a `Prediction`."""
+        return (DcaeDecoder if self.options.kind == "dcae" else EmbNetDecoder)(self.state_dim)
+
+    @functools.cached_property
+    def _encoder(self) -> nn.Module:
+        return self.make_encoder()
+
     @functools.cached_property
     def _decoder(self) -> nn.Module:
-        return (DcaeDecoder if self.options.kind == "dcae" else EmbNetDecoder)(self.state_dim)
+        return self.make_decoder()
 
     @functools.cached_property
     def _optimiser(self) -> optax.GradientTransformation:

@@ -36,6 +36,7 @@ from emu.run.folder import (
     run_folder,
     write_config,
 )
+from emu.run.loggers import build_loggers
 from emu.run.metrics import Means, MetricsWriter
 from emu.run.provenance import provenance
 from emu.train.build import build_keeper, build_photographer
@@ -78,6 +79,7 @@ class Trainer:
         self.photographer = build_photographer(self.keeper, folder, self.env, self.learner, config.seed)
         if self.photographer and not isinstance(self.evaluator, Evaluator):
             self.photographer.play = self.evaluator.walk
+        self.loggers = build_loggers(config)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters = Means(), Counters()
         keys = jax.random.split(jax.random.PRNGKey(config.seed), 2)
@@ -112,7 +114,9 @@ class Trainer:
         return summary
 
     def open_writer(self, keep_bytes: int = 0) -> None:
-        self.writer = MetricsWriter(self.folder, self.config.tensorboard, keep_bytes, self.counters.step)
+        for logger in self.loggers:
+            logger.open(self.folder, self.config, self.counters.step)
+        self.writer = MetricsWriter(self.folder, self.loggers, keep_bytes)
 
     def collect(self) -> list[Episode]:
         """One chunk of experience; the episodes that ended in it."""

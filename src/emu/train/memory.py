@@ -13,11 +13,17 @@ import jax
 import numpy as np
 
 from emu.config import Config
+from emu.config.build import settings_of
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
-from emu.memory.embedders import Embedder, EmbedderOptions
+from emu.memory.embedders import KINDS, Embedder, EmbedderOptions
+from emu.registry import Registry
 from emu.types import Batch, Episode, PyTree
+
+EMBEDDERS: Registry[Embedder] = Registry("embedder", "emu.memory.embedders:Embedder", "memory.embedder.kind")
+for _kind in KINDS:
+    EMBEDDERS.register(_kind, Embedder)
 
 
 class MemoryKeeper:
@@ -33,7 +39,9 @@ class MemoryKeeper:
             )
         self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
         options = EmbedderOptions(**{f.name: getattr(e, f.name) for f in dataclasses.fields(EmbedderOptions)})
-        self.embedder = Embedder(spec.state_dim, spec.episode_limit, m.key_dim, options)
+        embedder = EMBEDDERS.find(e.kind)
+        settings = settings_of(embedder, e.settings, "memory.embedder.settings")
+        self.embedder = embedder(spec.state_dim, spec.episode_limit, m.key_dim, options, settings)
         self.state: PyTree = self.embedder.init(jax.random.PRNGKey(config.seed ^ 0xE3B))
         self.memory = EpisodicMemory(
             state_dim=spec.state_dim,
