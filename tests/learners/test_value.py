@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emu.learners.terms.base import Term
+from emu.learners.terms.base import Term, ValueContext
 from emu.learners.value import Carry
 from nets import oracles as mixers
 
@@ -155,6 +155,7 @@ class Meddler(Term):
     """Builds a reward and a bonus out of the learner's own values, or takes the same numbers from the recall."""
 
     name = "meddler"
+    context = ValueContext
 
     def reward(self, state, context):
         constant, reward, _ = context.recall
@@ -166,7 +167,7 @@ class Meddler(Term):
 
 
 def test_rewards_and_bonuses_of_terms_are_constants_to_the_gradient():
-    learner, batch = cases.learner_of(cases.config(), [Meddler()]), cases.batch()
+    learner, batch = cases.learner_of(cases.config(), [Meddler(cases.config(), cases.SPEC, None)]), cases.batch()
     state = started(learner)
     params, target = oracles.as_float64((state.params, state.target))
     reward, bonus = np.zeros((B, cases.T), np.float32), np.zeros((B, cases.T), np.float32)

@@ -6,7 +6,9 @@ import os
 import jax.numpy as jnp
 import pytest
 
+from emu.config import Config
 from emu.errors import EmuError
+from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter, read_rows
 from emu.train.means import Means
 
@@ -29,7 +31,7 @@ def test_means_survive_saving_in_the_middle():
 
 
 def test_rows_come_back(tmp_path):
-    writer = MetricsWriter(tmp_path, tensorboard=False)
+    writer = MetricsWriter(tmp_path)
     writer.row(1, {"a": 0.1})
     writer.row(2, {"a": 1 / 3, "b": 2.0})
     writer.timing(2, {"wall": 1.0})
@@ -39,7 +41,7 @@ def test_rows_come_back(tmp_path):
 
 
 def test_resuming_cuts_back_to_what_the_checkpoint_had_seen(tmp_path):
-    writer = MetricsWriter(tmp_path, tensorboard=False)
+    writer = MetricsWriter(tmp_path)
     writer.row(1, {"a": 1.0})
     keep = writer.sync()
     writer.row(2, {"a": 2.0})
@@ -47,7 +49,7 @@ def test_resuming_cuts_back_to_what_the_checkpoint_had_seen(tmp_path):
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "a"')  # the process died in the middle of a line
     assert len(read_rows(tmp_path)) == 2
-    writer = MetricsWriter(tmp_path, tensorboard=False, keep_bytes=keep)
+    writer = MetricsWriter(tmp_path, keep_bytes=keep)
     writer.row(9, {"a": 9.0})
     assert writer.sync() == (tmp_path / "metrics.jsonl").stat().st_size
     writer.close()
@@ -57,7 +59,7 @@ def test_resuming_cuts_back_to_what_the_checkpoint_had_seen(tmp_path):
 def test_a_file_shorter_than_the_checkpoint_says_is_refused(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     with pytest.raises(EmuError, match="was cut or replaced"):
-        MetricsWriter(tmp_path, tensorboard=False, keep_bytes=100)
+        MetricsWriter(tmp_path, keep_bytes=100)
 
 
 def test_a_folder_without_metrics_is_no_run(tmp_path):
@@ -65,13 +67,19 @@ def test_a_folder_without_metrics_is_no_run(tmp_path):
         read_rows(tmp_path)
 
 
+def tensorboard(folder, from_step):
+    (logger,) = build_loggers(Config())
+    logger.open(folder, Config(), from_step)
+    return logger
+
+
 def test_tensorboard_files_hold_every_finite_value(tmp_path):
     from tensorboardX.proto import event_pb2
 
-    writer = MetricsWriter(tmp_path, tensorboard=True)
+    writer = MetricsWriter(tmp_path, [tensorboard(tmp_path, 0)])
     writer.row(3, {"a": 0.5, "nan": float("nan"), "b": 2.0})
     writer.close()
-    resumed = MetricsWriter(tmp_path, True, keep_bytes=0, from_step=3)
+    resumed = MetricsWriter(tmp_path, [tensorboard(tmp_path, 3)])
     resumed.close()
     found, starts = {}, []
     for path in (tmp_path / "tensorboard").iterdir():
@@ -89,7 +97,7 @@ def test_tensorboard_files_hold_every_finite_value(tmp_path):
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
 def test_a_full_disk_is_explained(tmp_path, name):
     (tmp_path / name).symlink_to("/dev/full")
-    writer = MetricsWriter(tmp_path, tensorboard=False)
+    writer = MetricsWriter(tmp_path)
     with pytest.raises(EmuError, match=r"No space left on device.*emu resume"):
         writer.row(1, {"a": 1.0})
         writer.timing(1, {"a": 1.0})

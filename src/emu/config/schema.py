@@ -141,6 +141,13 @@ class TD3Config(Options, group="td3"):
 
 
 @dataclasses.dataclass(frozen=True)
+class EmbedderConfig(EmbedderOptions, group="memory.embedder"):
+    """What turns a state into the memory's key, and how it is trained; with settings of embedders from outside."""
+
+    settings: JsonObject = dataclasses.field(default_factory=dict)  # of an embedder from outside, as JSON
+
+
+@dataclasses.dataclass(frozen=True)
 class MemoryConfig(MemoryOptions, group="memory"):
     """Episodic memory: the memory's own options, and what training does with it."""
 
@@ -149,7 +156,7 @@ class MemoryConfig(MemoryOptions, group="memory"):
     optimistic: bool = False  # the incentive goes by desirability itself instead of its frequency
     control_weight: NotNegative = 0.1  # lambda of conventional episodic control
     snapshot_interval: CountOrNone = 100_000  # environment steps between small pictures of it for `emu report`; 0: none
-    embedder: EmbedderOptions = dataclasses.field(default_factory=EmbedderOptions)
+    embedder: EmbedderConfig = EmbedderConfig()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ def _term(name: str, given: object, config: Config, spec: EnvSpec) -> Term:
     if not isinstance(given, dict):
         raise ConfigError(f"'terms' gives every term its settings: {{\"{name}\": {{}}}}, not {given!r}.")
     found = TERMS.find(name)
-    return found(config, spec, settings_of(found, given, f"terms.{name}"))  # type: ignore[call-arg]
+    return found(config, spec, settings_of(found, given, f"terms.{name}"))
 
 
 def build_learner(config: Config, spec: EnvSpec, devices: Devices) -> Learner:

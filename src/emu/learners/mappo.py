@@ -21,6 +21,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -225,6 +226,7 @@ def gae(
     A truncated end bootstraps, a terminated one does not. The padding has advantage 0, so that none of it gets into an
     episode.
     """
+    chex.assert_equal_shape([reward, terminated, filled, value[1:]])
     following = jnp.where(terminated, 0.0, value[1:])
     error = jnp.where(filled, reward + gamma * following - value[:-1], 0.0)
 
@@ -238,6 +240,7 @@ def gae(
 
 def standardised(values: Array, weight: Array) -> Array:
     """Mean 0 and deviation 1 under the given weights, over all devices."""
+    chex.assert_equal_shape([values, weight])
     total = jnp.maximum(jax.lax.psum(weight.sum(), DATA), 1.0)
     mean = jax.lax.psum((values * weight).sum(), DATA) / total
     variance = jax.lax.psum(((values - mean) ** 2 * weight).sum(), DATA) / total
@@ -245,11 +248,16 @@ def standardised(values: Array, weight: Array) -> Array:
 
 
 def clipped_policy_loss(ratio: Array, advantage: Array, clip: float) -> Array:
-    """The worse of two: so there is nothing to gain from moving a probability beyond the clip."""
+    """The worse of two: so there is nothing to gain from moving a probability beyond the clip.
+
+    `ratio` is (..., N), `advantage` the same or, shared by the agents, (..., 1).
+    """
+    chex.assert_equal_rank([ratio, advantage])
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
 
 def clipped_value_loss(value: Array, before: Array, target: Array, clip: float, delta: float) -> Array:
     """Huber's loss of the value or of the value held within the clip around what it was before, whichever is worse."""
+    chex.assert_equal_shape([value, before, target])
     held = before + jnp.clip(value - before, -clip, clip)
     return jnp.maximum(*(optax.huber_loss(v - target, delta=delta) for v in (value, held)))

@@ -5,6 +5,7 @@ Names carry time: `_t` is the step an action was taken in, `_tp1` the one after 
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -15,17 +16,20 @@ UNAVAILABLE = -1e7  # finite, so that a masked maximum never makes a NaN
 
 
 def masked(q: Array, avail: Array) -> Array:
-    """Q with unavailable actions pushed out of every maximum."""
+    """Q with unavailable actions pushed out of every maximum; both (..., A)."""
+    chex.assert_equal_shape([q, avail])
     return jnp.where(avail, q, UNAVAILABLE)
 
 
 def pick(q: Array, action: Array) -> Array:
     """Q of the given actions: (..., A), (...) -> (...). A product with one-hots is cheaper than a gather, both ways."""
+    chex.assert_shape(action, q.shape[:-1])
     return (q * jax.nn.one_hot(action, q.shape[-1], dtype=q.dtype)).sum(axis=-1)
 
 
 def td_target(reward_t: Array, terminated_t: Array, value_tp1: Array, gamma: float) -> Array:
     """r_t + γ (1 - terminated_t) V(s_t+1). A truncated step bootstraps like any other."""
+    chex.assert_equal_shape([reward_t, terminated_t, value_tp1])
     return reward_t + gamma * jnp.where(terminated_t, 0.0, value_tp1)
 
 
@@ -36,6 +40,7 @@ def lambda_target(target_t: Array, reward_t: Array, goes_on_t: Array, gamma: flo
     not added up along the episode. λ = 0 leaves y, λ = 1 sums up all that followed. Not corrected for the policy
     having changed: with λ well below one that does little harm.
     """
+    chex.assert_equal_shape([target_t, reward_t, goes_on_t])
 
     def step(later, now):
         target, reward, goes_on = now
@@ -64,6 +69,7 @@ def clip_by_torch_norm(max_norm: float) -> optax.GradientTransformation:
 
 def epsilon_greedy(q: Array, avail: Array, epsilon: Array, key: Array) -> Array:
     """Greedy over available actions; with probability epsilon, per agent, a uniformly random available one."""
+    chex.assert_equal_shape([q, avail])
     explore_key, action_key = jax.random.split(key)
     greedy = masked(q, avail).argmax(axis=-1)
     # Rank of a uniform draw among the available actions: one random number per agent instead of one per action.

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -21,6 +21,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from emu.memory.options import EmbedderOptions, LossCase
+from emu.registry import NoSettings
 
 LOSS_CASES: tuple[str, ...] = get_args(LossCase)  # cases 1 to 4 of the paper's ablation
 BLOCK = 256  # rows encoded at a time: every batch is cut into blocks of one size, so a state's bits never depend on it
@@ -103,21 +104,35 @@ class DcaeDecoder(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Embedder:
-    """f_φ and its decoder f_ψ as pure functions of an `EmbedderState`."""
+    """f_φ and its decoder f_ψ as pure functions of an `EmbedderState`.
+
+    One from outside derives from this class and overrides `make_encoder`, and `make_decoder` or `trainable`.
+    """
+
+    Settings: ClassVar[type] = NoSettings
 
     state_dim: int
     episode_limit: int
     key_dim: int = 4
     options: EmbedderOptions = dataclasses.field(default_factory=EmbedderOptions)
+    settings: Any = None  # of a class from outside: its `Settings`
 
-    @functools.cached_property
-    def _encoder(self) -> nn.Module:
+    def make_encoder(self) -> nn.Module:
+        """A module from states (n, S) and times t / episode_limit (n,) to embeddings (n, D)."""
         kinds = {"random": Projection, "embnet": EmbNetEncoder, "dcae": DcaeEncoder}
         return kinds[self.options.kind](self.key_dim)
 
+    def make_decoder(self) -> nn.Module:
+        """A module from embeddings (n, D) and times (n,) to a `Prediction`."""
+        return (DcaeDecoder if self.options.kind == "dcae" else EmbNetDecoder)(self.state_dim)
+
+    @functools.cached_property
+    def _encoder(self) -> nn.Module:
+        return self.make_encoder()
+
     @functools.cached_property
     def _decoder(self) -> nn.Module:
-        return (DcaeDecoder if self.options.kind == "dcae" else EmbNetDecoder)(self.state_dim)
+        return self.make_decoder()
 
     @functools.cached_property
     def _optimiser(self) -> optax.GradientTransformation:

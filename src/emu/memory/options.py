@@ -6,9 +6,9 @@ import dataclasses
 from typing import Annotated, Literal
 
 from emu.bounds import Count, NotNegative, Options, Positive, Share, Within, check
-from emu.errors import ConfigError
+from emu.errors import ConfigError, did_you_mean
 
-EmbedderKind = Literal["random", "embnet", "dcae"]
+KINDS = ("random", "embnet", "dcae")
 LossCase = Literal["reconstruction_no_time", "reconstruction_time", "return_only", "both"]
 
 
@@ -16,7 +16,7 @@ LossCase = Literal["reconstruction_no_time", "reconstruction_time", "return_only
 class EmbedderOptions(Options, group="memory.embedder"):
     """What turns a state into the memory's key, and how it is trained."""
 
-    kind: EmbedderKind = "dcae"  # projection, or networks that predict the return
+    kind: str = "dcae"  # random: projection; embnet, dcae: networks that predict the return; or module:Name
     interval: Count = 1_000  # t_emb: environment steps between trainings (the authors' code uses 10,000)
     samples: Count = 102_400  # N: memories per training
     batch_size: Count = 1_024  # B: memories per gradient step
@@ -27,6 +27,10 @@ class EmbedderOptions(Options, group="memory.embedder"):
     warm_start: bool = True  # go on with the weights of the last interval; false: start anew each time
 
     def check_rules(self) -> None:
+        check(
+            self.kind in KINDS or ":" in self.kind,
+            f"memory.embedder.kind cannot be '{self.kind}'. {did_you_mean(self.kind, KINDS)}",
+        )
         check(self.batch_size <= self.samples, "memory.embedder.batch_size must not exceed memory.embedder.samples.")
 
 

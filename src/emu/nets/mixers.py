@@ -22,6 +22,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import NamedTuple
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -57,7 +58,7 @@ class Single(nn.Module):
 
     @nn.compact
     def __call__(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> MixerOutput:
-        _expect("chosen", chosen, n_agents=1)
+        chex.assert_axis_dimension(chosen, -1, 1)
         return _plain(chosen[..., 0])
 
 
@@ -82,7 +83,7 @@ class QMIX(nn.Module):
     @nn.compact
     @_leading_axes_as_one
     def __call__(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> MixerOutput:
-        _expect("chosen", chosen, n_agents=self.n_agents)
+        chex.assert_shape(chosen, (..., self.n_agents))
         widths = (self.hyper_hidden, self.hyper_hidden, self.embed, self.embed)
         w1_hidden, w2_hidden, bias, value_hidden = _side_by_side(state, widths, "from_state")
 
@@ -187,11 +188,9 @@ class QPLEX(nn.Module):
         return x
 
     def _check_shapes(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> None:
-        _expect("chosen", chosen, n_agents=self.n_agents)
-        _expect("greedy", greedy, n_agents=self.n_agents)
-        _expect("actions_onehot", actions_onehot, n_agents=self.n_agents, n_actions=self.n_actions)
-        if state.shape[-1] < self.n_agents * self.unit_dim:
-            raise ValueError(f"state must hold {self.n_agents} × {self.unit_dim} features, not {state.shape[-1]}.")
+        chex.assert_shape([chosen, greedy], (..., self.n_agents))
+        chex.assert_shape(actions_onehot, (..., self.n_agents, self.n_actions))
+        chex.assert_axis_dimension_gteq(state, -1, self.n_agents * self.unit_dim)
 
 
 def make_mixer(config: MixerConfig, spec: EnvSpec) -> Single | VDN | QMIX | QPLEX:
@@ -236,10 +235,3 @@ def _side_by_side(x: Array, widths: tuple[int, ...], name: str) -> list[Array]:
 
 def _plain(q_tot: Array) -> MixerOutput:
     return MixerOutput(q_tot, jnp.zeros_like(q_tot))
-
-
-def _expect(name: str, array: Array, **trailing: int) -> None:
-    """Fail while tracing, with a name, instead of broadcasting silently."""
-    expected = tuple(trailing.values())
-    if array.shape[-len(expected) :] != expected:
-        raise ValueError(f"{name} must end in {trailing}, but its shape is {array.shape}.")

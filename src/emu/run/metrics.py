@@ -1,39 +1,38 @@
 """What a run writes down: `metrics.jsonl` (the same for the same seed, value for value), `timing.jsonl` (wall-clock
-figures, which are not), and TensorBoard event files.
+figures, which are not), and what its loggers do with the rows.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from emu.errors import EmuError
 from emu.run.folder import EVALUATION, RunFolder
+from emu.run.loggers import Logger
 
 
 class MetricsWriter:
     """Appends rows; on resume, cuts `metrics.jsonl` back to what the checkpoint had seen."""
 
-    def __init__(self, folder: Path, tensorboard: bool, keep_bytes: int = 0, from_step: int = 0) -> None:
+    def __init__(self, folder: Path, loggers: Sequence[Logger] = (), keep_bytes: int = 0) -> None:
         run = RunFolder(folder)
         self.path = run.metrics
         self._metrics = _open_at(self.path, keep_bytes)
         self._timing = run.timing.open("a")
-        self._board = Board(run.tensorboard, from_step) if tensorboard else None
+        self._loggers = tuple(loggers)
 
     def row(self, step: int, values: dict[str, float]) -> None:
         """One row of deterministic values."""
         with self._writing():
             self._metrics.write(json.dumps({"step": step, **values}) + "\n")
             self._metrics.flush()
-            if self._board is not None:
-                self._board.row(step, values)
+            for logger in self._loggers:
+                logger.row(step, values)
 
     def timing(self, step: int, values: dict[str, float]) -> None:
         with self._writing():
@@ -48,10 +47,9 @@ class MetricsWriter:
             return self._metrics.tell()
 
     def close(self) -> None:
-        for file in (self._metrics, self._timing, self._board):
+        for file in (self._metrics, self._timing, *self._loggers):
             with contextlib.suppress(OSError):  # what could not be written was complained about when it was written
-                if file is not None:
-                    file.close()
+                file.close()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -62,32 +60,6 @@ class MetricsWriter:
                 f"Could not write metrics in {self.path.parent}: {error.strerror or error}. The checkpoints are "
                 f"intact. Make room, then go on with `emu resume {self.path.parent}`."
             ) from error
-
-
-class Board:
-    """TensorBoard event files, written in place: a writer with a thread of its own would hang on a full disk."""
-
-    def __init__(self, folder: Path, from_step: int) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto import event_pb2, summary_pb2
-
-        events: Any = event_pb2  # generated at run time, which no type checker sees
-        summaries: Any = summary_pb2
-        self._event, self._summary = events.Event, summaries.Summary
-        folder.mkdir(exist_ok=True)
-        self._events = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
-        if from_step:  # hides what an earlier process wrote beyond the checkpoint
-            start = events.SessionLog(status=events.SessionLog.START)
-            self._events.write_event(events.Event(step=from_step, session_log=start))
-
-    def row(self, step: int, values: dict[str, float]) -> None:
-        finite = {name: value for name, value in values.items() if math.isfinite(value)}
-        points = [self._summary.Value(tag=name, simple_value=value) for name, value in finite.items()]
-        self._events.write_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=points)))
-        self._events.flush()
-
-    def close(self) -> None:
-        self._events.close()
 
 
 def _open_at(path: Path, keep_bytes: int) -> TextIO:

@@ -24,6 +24,7 @@ from emu.replay.build import build_replay
 from emu.replay.episodes import Replay
 from emu.run.best import save_best
 from emu.run.checkpoint import Checkpoints
+from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
 from emu.train.build import build_keeper
@@ -65,6 +66,7 @@ class Trainer:
         self.replay = build_replay(config, spec)
         self.memory = build_keeper(config, spec, self.learner)
         self.snapshots = SnapshotWriter(folder, self.evaluator, config.seed)
+        self.loggers = build_loggers(config)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
         self.means, self.counters, self.clock = Means(), Counters(), Clock()
         self.schedules = {
@@ -100,7 +102,9 @@ class Trainer:
         return summary
 
     def open_writer(self, keep_bytes: int = 0) -> None:
-        self.writer = MetricsWriter(self.folder, self.config.tensorboard, keep_bytes, self.counters.step)
+        for logger in self.loggers:
+            logger.open(self.folder, self.config, self.counters.step)
+        self.writer = MetricsWriter(self.folder, self.loggers, keep_bytes)
 
     @property
     def policy(self) -> Any:

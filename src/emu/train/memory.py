@@ -11,12 +11,19 @@ from pathlib import Path
 import jax
 
 from emu.config import Config
+from emu.config.build import settings_of
 from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory, Recall
 from emu.memory.embedders import Embedder
+from emu.memory.options import KINDS
+from emu.registry import Registry
 from emu.seeds import embedder_init, embedder_sample, embedder_training
 from emu.types import Batch, Episode, PyTree
+
+EMBEDDERS: Registry[Embedder] = Registry("embedder", "emu.memory.embedders:Embedder", "memory.embedder.kind")
+for _kind in KINDS:
+    EMBEDDERS.register(_kind, Embedder)
 
 
 class MemoryKeeper:
@@ -31,7 +38,9 @@ class MemoryKeeper:
                 "episode is desirable, or let memory.return_quantile or memory.rejudge find out."
             )
         self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
-        self.embedder = Embedder(spec.state_dim, spec.episode_limit, m.key_dim, e)
+        embedder = EMBEDDERS.find(e.kind)
+        settings = settings_of(embedder, e.settings, "memory.embedder.settings")
+        self.embedder = embedder(spec.state_dim, spec.episode_limit, m.key_dim, e, settings)
         self.state: PyTree = self.embedder.init(embedder_init(config.seed))
         encode = self.embedder.encoder(self.state)
         self.memory = EpisodicMemory(spec.state_dim, m, gamma=config.learner.gamma, encode=encode)

@@ -137,7 +137,7 @@ class AtariCopies:
 
 def _installed() -> Any:
     try:
-        from ale_py import AtariVectorEnv
+        from ale_py import AtariVectorEnv  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise EnvError("ale-py is not installed: pip install 'emu-marl[atari]'.") from error
     return AtariVectorEnv

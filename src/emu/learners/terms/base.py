@@ -72,6 +72,9 @@ class Term:
     needs_memory: ClassVar[bool] = False  # whether it reads `context.recall`
     Settings: ClassVar[type] = NoSettings
 
+    def __init__(self, config: Config, spec: EnvSpec, settings: Any) -> None:
+        self.config, self.spec, self.settings = config, spec, settings
+
     @classmethod
     def from_config(cls, config: Config, spec: EnvSpec) -> Term | None:
         """A term of this package, if its group of settings in the configuration switches it on."""

@@ -49,7 +49,7 @@ class Curiosity(Term):
         return cls(config, spec) if config.curiosity.scale > 0 else None
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        self.config, self.learner, self.spec = config.curiosity, config.learner, spec
+        self.options, self.learner, self.spec = config.curiosity, config.learner, spec
         self.network = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
         c = config.learner
         self.agent_optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
@@ -66,7 +66,7 @@ class Curiosity(Term):
     def prepare(self, state: CuriosityState, context: ValueContext) -> Prepared:
         """Every network is unrolled once; the reward and the update both come from here."""
         target_q = self._unroll(state.target, context)[1:]
-        aim = self.config.target_factor * self._unroll(state.slow, context)[1:]
+        aim = self.options.target_factor * self._unroll(state.slow, context)[1:]
 
         def td_loss(params):
             q = self._unroll(params, context)
@@ -81,7 +81,7 @@ class Curiosity(Term):
         return Prepared(error, td, prediction, (agent_grads, predictor_grads))
 
     def reward(self, state: CuriosityState, context: ValueContext) -> Array:
-        return curiosity_scale(self.config, context.step) * context.prepared.error.mean(axis=-1)
+        return curiosity_scale(self.options, context.step) * context.prepared.error.mean(axis=-1)
 
     def update(
         self, state: CuriosityState, context: ValueContext, renew_target: Array
@@ -94,9 +94,9 @@ class Curiosity(Term):
         predictor = optax.apply_updates(state.predictor, steps)
 
         target = jax.tree.map(lambda new, old: jnp.where(renew_target, new, old), agent, state.target)
-        slow = optax.incremental_update(agent, state.slow, self.config.soft_update)
+        slow = optax.incremental_update(agent, state.slow, self.options.soft_update)
         metrics = {
-            "scale": curiosity_scale(self.config, context.step),
+            "scale": curiosity_scale(self.options, context.step),
             "td_loss": prepared.td_loss,
             "prediction_loss": prepared.prediction_loss,
         }

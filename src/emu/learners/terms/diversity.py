@@ -67,11 +67,11 @@ class Diversity(Term):
         return cls(config, spec) if config.diversity.beta > 0 else None
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        self.config, self.spec = config.diversity, spec
+        self.options, self.spec = config.diversity, spec
         self.features = config.agent.hidden + spec.obs_dim + spec.n_actions
-        self.network = ObservationPredictor(spec.obs_dim, self.config.hidden)
+        self.network = ObservationPredictor(spec.obs_dim, self.options.hidden)
         self.optimiser = optax.chain(
-            clip_by_torch_norm(self.config.max_grad_norm), optax.adam(self.config.learning_rate)
+            clip_by_torch_norm(self.options.max_grad_norm), optax.adam(self.options.learning_rate)
         )
 
     def init(self, key: Array) -> DiversityState:
@@ -85,7 +85,7 @@ class Diversity(Term):
         return DiversityState(predictors, jax.tree.map(jnp.copy, predictors), optimisers, key)
 
     def reward(self, state: DiversityState, context: ValueContext) -> Array:
-        errors, c = self._errors(state.target, self._all_rows(context)), self.config
+        errors, c = self._errors(state.target, self._all_rows(context)), self.options
         identity = errors["anyone"] - c.beta1 * errors["own"]
         diversity = identity + c.beta2 * policy_divergence(context.q[:-1], c.beta1)
         return diversity_scale(c, context.step) * diversity.mean(axis=-1)
@@ -103,7 +103,7 @@ class Diversity(Term):
         key, order_key = jax.random.split(state.key)
         real = jnp.broadcast_to(mask[..., None] > 0, action.shape).reshape(-1)
         order, count = random_order(real, order_key), real.sum()
-        size = self.config.minibatch
+        size = self.options.minibatch
         share = -(-size // jax.lax.axis_size(DATA))  # rows of a minibatch that this device computes
         slots = jax.lax.axis_index(DATA) * share + jnp.arange(share)
 
@@ -126,7 +126,7 @@ class Diversity(Term):
         predictors, optimisers, losses = jax.lax.fori_loop(0, minibatches, train, start)
         target = jax.tree.map(lambda new, old: jnp.where(renew_target, new, old), predictors, state.target)
         metrics = {f"{name}_predictor_loss": loss / jnp.maximum(minibatches, 1) for name, loss in losses.items()}
-        metrics["scale"] = diversity_scale(self.config, context.step)
+        metrics["scale"] = diversity_scale(self.options, context.step)
         return DiversityState(predictors, target, optimisers, key), metrics
 
     def _apply(self, grads: dict, predictors: dict, optimisers: dict) -> tuple[dict, dict]:
