@@ -30,7 +30,8 @@ class MemoryKeeper:
                 f"Environment '{spec.name}' has no goal: say with memory.return_threshold from which return on an "
                 "episode is desirable, or let memory.return_quantile or memory.rejudge find out."
             )
-        self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
+        self.interval, self.min_entries, self.samples = e.interval, e.min_entries, e.samples
+        self.seed = config.seed
         self.embedder = Embedder(spec.state_dim, spec.episode_limit, m.key_dim, e)
         self.state: PyTree = self.embedder.init(jax.random.PRNGKey(config.seed ^ 0xE3B))
         encode = self.embedder.encoder(self.state)
@@ -45,13 +46,16 @@ class MemoryKeeper:
         return self.memory.recall(batches.state[:, :, 1:], batches.time + 1, batches.filled)
 
     def train_if_due(self, step: int) -> dict[str, float] | None:
-        """Once every interval: train the embedder on samples of the memory, then re-embed and re-index everything."""
+        """Once every interval: train the embedder on samples of the memory, then re-embed and re-index everything.
+
+        A fixed embedder, or one that still waits for `min_entries` memories, is not trained: only keys and index follow.
+        """
         if step // self.interval <= self.trainings or not len(self.memory):
             return None
         self.trainings = step // self.interval
         if self.rejudges:
             self.memory.rejudge()
-        if self.embedder.trainable:
+        if self.embedder.trainable and len(self.memory) >= self.min_entries:
             rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[1, 0, 0, self.trainings]))
             states, times, returns = self.memory.sample(self.samples, rng)
             key = jax.random.fold_in(jax.random.PRNGKey(self.seed), self.trainings)
