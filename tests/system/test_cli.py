@@ -130,7 +130,7 @@ def test_every_option_of_train_has_a_help_text():
         (["train", "--env", "gridwrld", "--run-dir", "x"], "No environment is called 'gridwrld'. Did you mean"),
         (["train", "--env-args", '{"penalti": 1}', "--run-dir", "x"], "has no argument 'penalti'"),
         (["train", "--learner.gamma", "1.5"], "learner.gamma must lie in [0, 1], not 1.5"),
-        (["train", "--seed=-1"], "seed must lie between"),
+        (["train", "--seed=-1"], "seed must lie in [0, 4294967295], not -1"),
         (["resume", "nowhere"], "nowhere is not a run folder"),
         (["evaluate", "nowhere"], "nowhere is not a run folder"),
         (["render", "nowhere", "--fps", "0"], "--fps must lie between"),

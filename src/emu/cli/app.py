@@ -20,7 +20,6 @@ from emu.cli.analysis import absolute, export, plot, table
 from emu.cli.doctor import doctor
 from emu.cli.report import report
 from emu.cli.study import study, sweep
-from emu.config import Config
 from emu.config.build import JsonObject
 from emu.errors import EmuError, EnvError
 
@@ -29,27 +28,17 @@ AsJson = Annotated[bool, tyro.conf.arg(name="json")]
 out = Console()
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainArgs:
-    """Train a team. --algo and --env choose a preset; every setting below can be changed on top of it."""
-
-    config: Annotated[Config, tyro.conf.arg(name="")]
-    run_dir: Path | None = None  # where the run goes; None: runs/ENV/ALGO-seedSEED
-    quiet: bool = False  # no progress
-
-
 def train_command(words: list[str]) -> int:
     """`emu train`: the preset of --algo and --env is the default that the other options change."""
-    from emu.config.presets import preset
+    from emu.cli.train_options import parse_train
 
-    default = preset(_peek(words, "--algo", Config.algo), _peek(words, "--env", Config.env))
-    parsed = tyro.cli(TrainArgs, prog="emu train", args=words, default=TrainArgs(default))
+    parsed = parse_train(words)
     from emu.run.folder import run_folder
     from emu.train.progress import Progress
     from emu.train.session import train
 
-    folder = parsed.run_dir or run_folder(parsed.config)
-    return _finish(folder, lambda: train(parsed.config, folder, Progress(quiet=parsed.quiet)))
+    folder = parsed.run_dir or run_folder(parsed.settings)
+    return _finish(folder, lambda: train(parsed.settings, folder, Progress(quiet=parsed.quiet)))
 
 
 def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> int:
@@ -172,7 +161,7 @@ def list_algos(as_json: AsJson = False) -> int:
     Args:
         as_json: Print JSON.
     """
-    from emu.config.presets import ALGORITHMS
+    from emu.config.presets import ALGORITHMS, VARIANTS
 
     if as_json:
         print(json.dumps({name: algorithm._asdict() for name, algorithm in ALGORITHMS.items()}, indent=2))
@@ -182,6 +171,9 @@ def list_algos(as_json: AsJson = False) -> int:
         changes = ", ".join(f"{key}={value}" for key, value in algorithm.changes.items())
         table.add_row(f"[bold]{name}[/]", algorithm.base or "", algorithm.summary, changes)
     out.print(table)
+    out.print("\nVariants, behind any name (emu_qplex+fast):", highlight=False)
+    for name, variant in VARIANTS.items():
+        out.print(f"  [bold]+{name}[/]  {variant.summary}", highlight=False)
     return 0
 
 
@@ -273,7 +265,10 @@ def main(argv: list[str] | None = None) -> int:
             from emu.errors import did_you_mean
 
             raise EmuError(f"No command is called '{words[0]}'. {did_you_mean(words[0], ['train', *COMMANDS])}")
-        return tyro.cli(COMMANDS[words[0]], prog=f"emu {words[0]}", args=words[1:])
+        from emu.cli.train_options import whole_numbers_with_exponents
+
+        numbers = whole_numbers_with_exponents()
+        return tyro.cli(COMMANDS[words[0]], prog=f"emu {words[0]}", args=words[1:], registry=numbers)
     except EmuError as error:
         Console(stderr=True).print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         return 2
@@ -287,8 +282,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _print_help() -> None:
     table = Table(box=None, show_header=False)
-    summary = (TrainArgs.__doc__ or "").split(". ")[0]
-    for name, text in {"train": summary, **{n: f.__doc__ or "" for n, f in COMMANDS.items()}}.items():
+    for name, text in {"train": "Train a team", **{n: f.__doc__ or "" for n, f in COMMANDS.items()}}.items():
         table.add_row(f"  emu {name}", text.splitlines()[0])
     out.print("[bold]emu[/]: cooperative multi-agent reinforcement learning with episodic memory\n")
     out.print(table)
@@ -322,16 +316,6 @@ def _print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
     for name, value in values.items():
         table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else f"{value:,}")
     out.print(table)
-
-
-def _peek(words: list[str], option: str, default: str) -> str:
-    """The value of an option before the real parsing, which needs the preset that it names."""
-    for index, word in enumerate(words):
-        if word == option and index + 1 < len(words):
-            return words[index + 1]
-        if word.startswith(option + "="):
-            return word.partition("=")[2]
-    return default
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ class MemoryKeeper:
                 f"Environment '{spec.name}' has no goal: say with memory.return_threshold from which return on an "
                 "episode is desirable, or let memory.return_quantile or memory.rejudge find out."
             )
-        self.interval, self.samples, self.seed = e.interval, e.samples, config.seed
+        self.interval, self.min_entries, self.samples = e.interval, e.min_entries, e.samples
+        self.seed = config.seed
         embedder = EMBEDDERS.find(e.kind)
         settings = settings_of(embedder, e.settings, "memory.embedder.settings")
         self.embedder = embedder(spec.state_dim, spec.episode_limit, m.key_dim, e, settings)
@@ -54,13 +55,16 @@ class MemoryKeeper:
         return self.memory.recall(batches.state[:, :, 1:], batches.time + 1, batches.filled)
 
     def train_if_due(self, step: int) -> dict[str, float] | None:
-        """Once every interval: train the embedder on samples of the memory, then re-embed and re-index everything."""
+        """Once every interval: train the embedder on samples of the memory, then re-embed and re-index everything.
+
+        A fixed embedder, or one that still waits for `min_entries` memories, is not trained: only keys and index follow.
+        """
         if step // self.interval <= self.trainings or not len(self.memory):
             return None
         self.trainings = step // self.interval
         if self.rejudges:
             self.memory.rejudge()
-        if self.embedder.trainable:
+        if self.embedder.trainable and len(self.memory) >= self.min_entries:
             rng = embedder_sample(self.seed, self.trainings)
             states, times, returns = self.memory.sample(self.samples, rng)
             key = embedder_training(self.seed, self.trainings)
