@@ -247,7 +247,7 @@ class Trainer:
         self.writer.timing(counters.step, {"wall": time.time(), **self.seconds})
         self.progress.tested(counters.step, summary)
         self.seconds["evaluation"] += time.perf_counter() - started
-        score = (summary["test_win_rate"], summary["test_return"])
+        score = (summary["test_win_rate"] if self.env.spec.has_goal else 0.0, summary["test_return"])
         if score > tuple(counters.best):
             counters.best = score
             save_best(self.folder, self.learner.policy(self.state), counters.step, summary)
