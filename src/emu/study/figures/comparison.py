@@ -19,18 +19,19 @@ from emu.study.figures.options import Options
 from emu.study.figures.style import figure, legend, line_styles, note_of, plain
 
 THRESHOLDS = np.linspace(0, 1, 201)
-FEW = f"fewer than {stats.ENOUGH_SEEDS} seeds: no interval"
+SURE, FEW = "shade: 95 % interval", f"fewer than {stats.ENOUGH_SEEDS} seeds: no interval"
 
 
-def few_note(found: dict[str, list[np.ndarray]]) -> str:
-    return "" if stats.enough(*found.values()) else FEW
+def interval_note(found: dict[str, list[np.ndarray]], instead: str = "") -> str:
+    """What lies around the values, or what is shown instead where seeds are too few."""
+    return SURE if stats.enough(*found.values()) else FEW + instead
 
 
 def performance_profile(runs: Sequence[Run], out: Path, options: Options = Options()) -> Path:
     """Share of runs that score above each threshold, with pointwise intervals."""
     require_one_version(runs, options.mix_versions)
     found, labels = scores.scores_by_label(runs, options.measure), by_label(runs)
-    note = note_of(runs, few_note(found))
+    note = note_of(runs, interval_note(found))
     with figure(out, note) as (made, axes):
         panel = axes[0, 0]
         for (label, tasks), style in zip(found.items(), line_styles(found).values(), strict=True):
@@ -54,7 +55,7 @@ def improvement(runs: Sequence[Run], out: Path, options: Options = Options()) ->
     if not pairs:
         raise EmuError("A comparison needs runs of two labels at least.")
     counted = seeds_text(len(task) for tasks in found.values() for task in tasks)
-    with figure(out, note_of(runs, few_note(found)), size=(7, 1.6 + 0.4 * len(pairs))) as (_, axes):
+    with figure(out, note_of(runs, interval_note(found)), size=(7, 1.6 + 0.4 * len(pairs))) as (_, axes):
         panel = axes[0, 0]
         for place, (first, second) in enumerate(pairs):
             _draw_interval(panel, place, stats.improvement_interval(found[first], found[second]), "#2f6db5")
@@ -75,8 +76,8 @@ def interquartile_means(runs: Sequence[Run], out: Path, options: Options = Optio
     found = {measure: scores.scores_by_label(runs, measure) for measure in measures}
     labels = by_label(runs)
     size = (3.4 * len(measures) + 1.4, 1.6 + 0.4 * len(labels))
-    few = few_note(found["last"])
-    with figure(out, note_of(runs, few and f"{few}; dots: seeds"), 1, len(measures), size) as (made, axes):
+    note = note_of(runs, interval_note(found["last"], "; dots: seeds"))
+    with figure(out, note, 1, len(measures), size) as (made, axes):
         for panel, measure in zip(axes.flat, measures, strict=True):
             for place, (label, style) in enumerate(line_styles(labels).items()):
                 interval = stats.interval(found[measure][label])
