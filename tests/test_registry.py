@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emu import envs
+from emu.envs.protocols import Env, PythonEnv
 from emu.envs.registry import makes_environment
-from emu.envs.spec import Env, HostEnv
 from emu.errors import ConfigError, EnvError
 from emu.registry import Registry, imported
 
@@ -70,7 +70,7 @@ def test_a_function_makes_environments_only_if_it_says_so():
     from emu.envs.gridworld import GridWorld
 
     def annotated() -> GridWorld: ...
-    def either() -> GridWorld | HostEnv: ...
+    def either() -> GridWorld | PythonEnv: ...
     def protocol() -> Env: ...
     def silent(): ...
     def something() -> object: ...
@@ -78,7 +78,7 @@ def test_a_function_makes_environments_only_if_it_says_so():
     def unknown() -> NoSuchThing: ...  # type: ignore[name-defined]  # noqa: F821
 
     annotated.__annotations__ = {"return": GridWorld}  # not as text: local names cannot be looked up
-    either.__annotations__ = {"return": GridWorld | HostEnv}
+    either.__annotations__ = {"return": GridWorld | PythonEnv}
     optional.__annotations__ = {"return": GridWorld | None}
     assert all(makes_environment(f) for f in (annotated, either, protocol))
     assert not any(makes_environment(f) for f in (silent, something, optional, unknown, len, GridWorld))

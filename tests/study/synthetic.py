@@ -31,20 +31,27 @@ def write_run(
     points: Sequence[tuple[int, float]] = ((0, 0.0), (100, 0.5), (200, 1.0)),
     memory: bool = False,
     overrides: Mapping[str, Any] | None = None,
+    has_goal: bool | None = None,
 ) -> Path:
-    """One run folder with the given (step, test win rate) points; returns are ten times the win rate."""
+    """One run folder with the given (step, win rate) points; returns are ten times the win rate.
+
+    `has_goal` is written into meta.json; with False the win rates are 0 and the points say the returns only.
+    """
     folder.mkdir(parents=True)
     config = preset(algo, env, **{"steps": points[-1][0] or 1, **(overrides or {}), "seed": seed})
     (folder / "config.json").write_text(json.dumps(to_dict(config)))
-    (folder / "meta.json").write_text(json.dumps({"env": {"name": env, "version": version}}))
+    described = {"name": env, "version": version} | ({} if has_goal is None else {"has_goal": has_goal})
+    (folder / "meta.json").write_text(json.dumps({"env": described}))
     rows: list[dict[str, float]] = []
     timing: list[dict[str, float]] = []
     for number, (step, value) in enumerate(points):
         length = 30.0 - 10.0 * value
-        test = {"test_win_rate": value, "test_return": 10 * value, "test_return_std": 1.0, "test_length": length}
+        won = 0.0 if has_goal is False else value
+        test = {"test_win_rate": won, "test_return": 10 * value, "test_return_std": 1.0, "test_length": length}
         rows += [{"step": step, **test}]
         if number:
-            rows += [{"step": step, "loss": 1 / number, **(_memory(step, value) if memory else {})}]
+            train = {"episodes": 100 * number, "train_win_rate": 0.8 * won, "train_return": 8 * value}
+            rows += [{"step": step, **train, "loss": 1 / number, **(_memory(step, value) if memory else {})}]
         timing += [{"step": step, "wall": 1.0e9 + 60.0 * number}]
     _write_lines(folder / "metrics.jsonl", rows)
     _write_lines(folder / "timing.jsonl", timing)
@@ -59,6 +66,7 @@ def make_study(
     scale: str = "laptop",
     tests: int = 11,
     memory: bool = True,
+    has_goal: bool | None = None,
 ) -> Path:
     """A study folder: labels are {what the curve is called: (algorithm, overrides)}."""
     entries = []
@@ -66,10 +74,10 @@ def make_study(
         for place, (label, (algo, overrides)) in enumerate(labels.items()):
             for seed in range(seeds):
                 name = f"runs/{env.replace('/', '-')}/{label}/seed{seed}"
-                run = write_run(
-                    folder / name, algo, env, seed, points=curve(place, seed, tests), memory=memory, overrides=overrides
+                points = curve(place, seed, tests)
+                write_run(
+                    folder / name, algo, env, seed, "1", points, memory=memory, overrides=overrides, has_goal=has_goal
                 )
-                assert run.is_dir()
                 entries.append(
                     {"folder": name, "env": env, "label": label, "algo": algo, "seed": seed, "overrides": overrides}
                 )

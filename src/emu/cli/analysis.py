@@ -1,4 +1,4 @@
-"""The commands that look at finished runs: `emu plot`, `emu table`, `emu absolute`, `emu export`."""
+"""The commands that analyse finished runs: `emu plot`, `emu table`, `emu absolute`, `emu export`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 
 Folders = Annotated[list[Path], tyro.conf.Positional]
 Kind = Literal["curves", "ablation", "parameter", "recall", "profile", "improvement", "iqm", "embedding"]
+
+
+def warn(text: str) -> None:
+    """A note on the terminal that does not mix with what is printed."""
+    Console(stderr=True).print(f"[yellow]note[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def plot(
     runs: Folders,
     kind: Kind = "curves",
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
-    metric: str = "test_win_rate",
+    metric: str = "",
     measure: Literal["last", "overall", "best", "absolute"] = "overall",
     parameter: str = "",
-    band: Literal["std", "ci", "seeds"] = "std",
+    band: Literal["auto", "ci", "std", "seeds"] = "auto",
+    smooth: int = 1,
+    training: bool = False,
     mix_versions: bool = False,
     title: str = "",
 ) -> int:
@@ -29,21 +37,25 @@ def plot(
         runs: Run folders, or folders that contain some; labels come from a study's study.json.
         kind: Which figure; docs/studies.md explains each.
         out_file: The picture (.png, .pdf or .svg); default: KIND.png.
-        metric: Of curves, ablation and parameter: any value of metrics.jsonl.
-        measure: Of profile and improvement: the win rate that stands for a run.
+        metric: Of curves, ablation and parameter: any logged value, such as train_win_rate. Default: the win rate
+            of greedy evaluations where a task has a goal, else their return.
+        measure: Of profile and improvement: the win rate (or return) that stands for a run.
         parameter: Of parameter: a setting such as memory.radius; default: the one number the runs differ in.
-        band: Around a mean: one standard deviation over seeds, its 95 % interval, or a thin line for every seed.
+        band: Around a mean of five seeds or more: its 95 % interval (auto, ci), one standard deviation, or a thin
+            line for every seed. Fewer than five seeds are always drawn as lines.
+        smooth: Every value becomes the mean of the last so many.
+        training: Also draw the training episodes (exploration included) beside the greedy evaluations, dotted.
         mix_versions: Allow runs of different versions of an environment on one panel.
         title: Title of the picture.
     """
     from emu.study.analysis.runs import load_runs
-    from emu.study.figures.plot import Options, draw
+    from emu.study.figures.options import Options
+    from emu.study.figures.plot import draw
 
-    loaded = load_runs(runs)
-    path = draw(
-        kind, loaded, out_file or Path(f"{kind}.png"), Options(metric, measure, parameter, band, mix_versions, title)
-    )
-    Console().print(f"{path}: {len(loaded)} runs", soft_wrap=True)
+    loaded = load_runs(runs, warn)
+    options = Options(metric, measure, parameter, band, smooth, training, mix_versions, title)
+    path = draw(kind, loaded, out_file or Path(f"{kind}.png"), options)
+    Console().print(escape(f"{path}: {len(loaded)} runs"), soft_wrap=True, highlight=False)
     return 0
 
 
@@ -57,42 +69,45 @@ def table(
 
     Args:
         runs: Run folders, or folders that contain some; labels come from a study's study.json.
-        kind: summary; radius: overall win-rate by radius and embedder; memory: what memories held; improvement.
+        kind: summary; radius: overall score by radius and embedder; memory: what memories held; improvement.
         out_folder: Where KIND.md and KIND.tex go.
         mix_versions: Allow runs of different versions of an environment in one table.
     """
     from emu.study.analysis.runs import load_runs
-    from emu.study.analysis.tables import make_tables, markdown, write_tables
+    from emu.study.analysis.table_text import markdown, write_tables
+    from emu.study.analysis.tables import make_tables
 
-    tables = make_tables(load_runs(runs), kind, mix_versions)
+    tables = make_tables(load_runs(runs, warn), kind, mix_versions)
     print("\n".join(markdown(made) for made in tables), end="")
     if out_folder is not None:
         for path in write_tables(tables, kind, out_folder):
-            Console(stderr=True).print(str(path), soft_wrap=True, highlight=False)
+            Console(stderr=True).print(escape(str(path)), soft_wrap=True, highlight=False)
     return 0
 
 
 def absolute(runs: Folders, again: bool = False) -> int:
-    """Test the best team of every run with ten times the episodes; writes absolute.json into the run's folder.
+    """Evaluate the best team of every run in ten times the episodes; writes absolute.json into the run's folder.
 
     Args:
         runs: Run folders, or folders that contain some.
         again: Also measure runs that have been measured.
     """
     from emu.study.analysis.absolute import measure_absolute, read_absolute
-    from emu.study.analysis.runs import find_runs
+    from emu.study.analysis.runs import find_runs, load_run
+    from emu.study.analysis.scores import score_of
 
     for folder in find_runs(runs):
         known = {} if again else read_absolute(folder, missing_ok=True)
         content = known or measure_absolute(folder)
-        share = sum(content["win_rate"]) / content["episodes"]
-        text = f"{folder}: win rate {share:.3f} in {content['episodes']} episodes"
-        Console().print(text + (" (measured before)" if known else ""), soft_wrap=True, highlight=False)
+        score = score_of([load_run(folder)])
+        value = score.text(sum(content[score.absolute]) / content["episodes"], 3)
+        text = f"{folder}: {score.name} {value} in {content['episodes']} episodes"
+        Console().print(escape(text) + (" (measured before)" if known else ""), soft_wrap=True, highlight=False)
     return 0
 
 
 def export(folder: Annotated[Path, tyro.conf.Positional], out_file: Annotated[Path, tyro.conf.Positional]) -> int:
-    """Write the tests of all runs in a folder as the JSON of marl-eval.
+    """Write the evaluations of all runs in a folder as the JSON of marl-eval.
 
     Args:
         folder: A folder of runs.
@@ -101,6 +116,6 @@ def export(folder: Annotated[Path, tyro.conf.Positional], out_file: Annotated[Pa
     from emu.study.analysis.export import export as write
     from emu.study.analysis.runs import load_runs
 
-    loaded = load_runs([folder])
-    Console().print(f"{write(loaded, out_file)}: {len(loaded)} runs", soft_wrap=True, highlight=False)
+    loaded = load_runs([folder], warn)
+    Console().print(escape(f"{write(loaded, out_file)}: {len(loaded)} runs"), soft_wrap=True, highlight=False)
     return 0

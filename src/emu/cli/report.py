@@ -1,4 +1,4 @@
-"""The command `emu report`. Importing this stays light: JAX comes with the command itself."""
+"""The command `emu report`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 from rich.markup import escape
+
+from emu.cli.analysis import warn
 
 
 def report(
@@ -26,13 +28,6 @@ def report(
     """
     from emu.study.report.page import write_report
 
-    errors, console = Console(stderr=True), Console()
-    path = write_report(
-        folder,
-        out_file,
-        projection,
-        take_snapshots,
-        warn=lambda text: errors.print(f"[yellow]note[/] {escape(text)}", highlight=False, soft_wrap=True),
-    )
-    console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", soft_wrap=True, highlight=False)
+    path = write_report(folder, out_file, projection, take_snapshots, warn)
+    Console().print(escape(f"{path}: {path.stat().st_size / 1e6:.1f} MB"), soft_wrap=True, highlight=False)
     return 0

@@ -36,7 +36,7 @@ def study(
 
     Args:
         name: The study's name.
-        list_all: List the studies with their size and, as far as speeds were measured here, their time.
+        list_all: List the studies with their size and their time on this machine.
         scale: paper, or laptop: fewer steps and seeds, an easy map.
         out_folder: Where everything goes (default: results/NAME, at laptop scale results/NAME-laptop).
         workers: Runs at a time on this machine (default: one per core).
@@ -161,7 +161,7 @@ def _list(workers: int) -> int:
     console.print(table)
     console.print(
         "\nTimes are steps over speeds measured on this machine, in `emu study NAME --measure` or in finished studies; "
-        f"?: not measured. {workers or default_workers([])} runs at a time.",
+        f"~: not all measured here, so roughly. {workers or default_workers([])} runs at a time.",
         highlight=False,
     )
     return 0

@@ -24,7 +24,7 @@ def provenance(spec: EnvSpec) -> dict[str, Any]:
         "git_commit": git_commit(),
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "env": {"name": spec.name, "version": spec.version},
+        "env": {"name": spec.name, "version": spec.version, "has_goal": spec.has_goal},
         "devices": [str(device) for device in jax.devices()],
         "machine": f"{platform.system()} {platform.machine()}",
         "command": sys.argv,

@@ -220,7 +220,7 @@ class Trainer:
             self.writer.row(step, summary)
             self.writer.timing(step, self.clock.row())
             self.progress.tested(step, summary)
-        score = (summary["test_win_rate"], summary["test_return"])
+        score = (summary["test_win_rate"] if self.env.spec.has_goal else 0.0, summary["test_return"])
         if score > tuple(self.counters.best):
             self.counters.best = score
             save_best(self.folder, policy, step, summary)

@@ -42,6 +42,7 @@ class Progress:
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True, quiet=quiet)
         self._bar: Bar | None = None
+        self._has_goal = True
         self._win = float("nan")
         self._return = float("nan")
         self._recent: deque[tuple[float, int]] = deque()
@@ -50,6 +51,7 @@ class Progress:
     def header(self, config: Config, trainer: Trainer) -> None:
         """What is about to run, and how much memory it may take."""
         spec = trainer.env.spec
+        self._has_goal = spec.has_goal
         table = Table.grid(padding=(0, 2))
         table.add_row("algorithm", f"[bold]{config.algo}[/] on [bold]{config.env}[/], seed {config.seed}")
         actions = f"actions of {spec.action_dim} numbers" if spec.action_dim else f"{spec.n_actions} actions"
@@ -92,8 +94,7 @@ class Progress:
         if self._bar is not None:
             rate = self.rate()
             left = human_time((self._total - step) / rate) if rate else "?"
-            scores = f"ε {epsilon:.2f}  win {self._win:.2f}  return {self._return:.2f}"
-            text = f"{rate:,.0f} steps/s  {left} left  {scores}  {extra}"
+            text = f"{rate:,.0f} steps/s  {left} left  ε {epsilon:.2f}  {self.scores()}  {extra}"
             self._bar.update(self._task, completed=min(step, self._total), text=text)
 
     def tested(self, step: int, summary: dict[str, Any]) -> None:
@@ -102,11 +103,15 @@ class Progress:
             rate = self.rate()
             left = human_time((self._total - step) / rate) if rate else "?"
             self.console.print(
-                f"step {step:>9,}/{self._total:,}  {rate:6,.0f} steps/s  {left} left  "
-                f"win {self._win:.2f}  return {self._return:.2f}  {self._extra}",
+                f"step {step:>9,}/{self._total:,}  {rate:6,.0f} steps/s  {left} left  {self.scores()}  {self._extra}",
                 highlight=False,
                 soft_wrap=True,
             )
+
+    def scores(self) -> str:
+        """The last evaluation; a win rate only where the task has a goal."""
+        win = f"win {self._win:.2f}  " if self._has_goal else ""
+        return f"{win}return {self._return:.2f}"
 
     def rate(self) -> float:
         """Environment steps a second over the recent past."""

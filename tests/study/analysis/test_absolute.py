@@ -3,7 +3,7 @@
 import pytest
 
 from emu.cli.app import main
-from emu.study.analysis.absolute import TEST_NUMBER, measure_absolute, read_absolute
+from emu.study.analysis.absolute import EVALUATION, measure_absolute, read_absolute
 from emu.study.analysis.runs import load_run
 from emu.train.session import train
 from toys import silent, tiny_config
@@ -22,6 +22,6 @@ def test_the_absolute_metric_is_ten_times_the_episodes_and_repeats(trained, caps
     assert content == read_absolute(trained)
     assert content == measure_absolute(trained)
     tests = [row["step"] for row in load_run(trained).rows if "test_return" in row]
-    assert content["step"] in tests and len(tests) < TEST_NUMBER
+    assert content["step"] in tests and len(tests) < EVALUATION
     assert main(["absolute", str(trained)]) == 0
     assert "measured before" in capsys.readouterr().out

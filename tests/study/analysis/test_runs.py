@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from emu.errors import EmuError
-from emu.study.analysis.runs import aligned, by_env, by_label, find_runs, load_run, load_runs, require_one_version
+from emu.study.analysis.runs import (
+    aligned,
+    by_env,
+    by_label,
+    find_runs,
+    load_run,
+    load_runs,
+    require_one_version,
+    smoothed,
+)
 from study.synthetic import make_study, write_run
 
 
@@ -101,3 +110,56 @@ def test_a_run_without_a_readable_description_has_an_unknown_version(tmp_path):
     folder = write_run(tmp_path / "a")
     (folder / "meta.json").write_text(json.dumps({"env": "gone"}))
     assert load_run(folder).version == "unknown"
+
+
+BROKEN = {
+    "config.json": ["{", "[]", "3", '{"algo": 5}', ""],
+    "metrics.jsonl": [
+        "",
+        '{"step": 0, "loss": 1.0}\n',  # never evaluated
+        "[1, 2]\n",
+        '{"step": "x", "test_return": 1.0}\n',
+        '{"test_return": 1.0}\n',
+        '{"step": 5, "test_return": [1]}\n',
+        '{"step": 5, "test_return": 1.0}\n{"step": 3, "test_return": 1.0}\n',
+        '{"step": NaN, "test_return": 1.0}\n',
+    ],
+    "absolute.json": [
+        "{",
+        "[]",
+        "3",
+        '{"episodes": 2}',
+        '{"episodes": 1, "win_rate": ["a"], "return": [1], "length": [1]}',
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "content"), [(name, text) for name, texts in BROKEN.items() for text in texts])
+def test_a_broken_run_is_left_out_and_named(tmp_path, name, content):
+    write_run(tmp_path / "good")
+    (write_run(tmp_path / "bad", seed=1) / name).write_text(content)
+    heard: list[str] = []
+    (run,) = load_runs([tmp_path], heard.append)
+    assert run.folder == tmp_path / "good"
+    assert len(heard) == 1 and str(tmp_path / "bad") in heard[0]
+    with pytest.raises(EmuError, match="bad"):
+        load_runs([tmp_path])
+    with pytest.raises(EmuError, match="None of the runs"):
+        load_runs([tmp_path / "bad"], heard.append)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", *(f'{{"runs": {runs}}}' for runs in ("3", "[3]", "[{}]", '[{"folder": 3}]'))]
+)
+def test_a_study_of_the_wrong_form_is_named(tmp_path, content):
+    write_run(tmp_path / "a")
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(EmuError, match=r"study\.json cannot be read"):
+        load_runs([tmp_path])
+
+
+def test_smoothing_takes_the_mean_of_the_last_values():
+    values = np.array([0.0, 4.0, 2.0, 6.0])
+    np.testing.assert_allclose(smoothed(values, 1), values)
+    np.testing.assert_allclose(smoothed(values, 3), [0, 2, 2, 4])
+    np.testing.assert_allclose(smoothed(values, 99), [0, 2, 2, 3])

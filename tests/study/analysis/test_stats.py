@@ -1,7 +1,5 @@
 """Statistics against numbers worked out by hand and against SciPy."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -9,51 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from emu.errors import EmuError
 from emu.study.analysis import stats
-from emu.study.analysis.runs import load_run, load_runs
-from study.synthetic import make_study, write_run
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 shares = st.integers(0, 32).map(lambda n: n / 32)
 scores = st.lists(arrays(float, st.integers(1, 7), elements=shares), min_size=1, max_size=4)
+enough = st.lists(arrays(float, st.integers(5, 9), elements=shares), min_size=1, max_size=4)
 
 
-def runs_of(tmp_path, *curves, **keywords):
-    return [load_run(write_run(tmp_path / str(n), seed=n, points=c, **keywords)) for n, c in enumerate(curves)]
-
-
-# Over seeds and time
-
-
-def test_mean_and_variance_at_a_step_between_tests(tmp_path):
-    runs = runs_of(tmp_path, ((0, 0.0), (100, 0.5)), ((0, 0.0), (100, 1.0)))
-    mean, variance = stats.mean_and_variance(runs, 50)  # 0.25 and 0.5
-    assert (mean, variance) == pytest.approx((0.375, 2 * 0.125**2))
-    assert stats.mean_and_variance(runs[:1], 100) == (0.5, 0.0)
-    with pytest.raises(EmuError, match="only up to step 100, not 101"):
-        stats.mean_and_variance(runs, 101)
-
-
-@pytest.mark.parametrize(
-    ("points", "until", "expected"),
-    [
-        (((0, 1.0), (100, 1.0)), 100, 1.0),
-        (((0, 0.0), (100, 1.0)), 100, 0.5),
-        (((0, 0.0), (100, 1.0)), 50, 0.25),
-        (((0, 0.0), (50, 0.0), (100, 1.0), (200, 1.0)), 200, (25 + 100) / 200),
-        (((0, 0.0), (50, 0.0), (100, 1.0), (200, 1.0)), 75, (0.5 * 25 * 0.5) / 75),
-        (((20, 0.5), (100, 0.5)), 100, 0.5),  # the first test came late: its value counts before it
-    ],
-)
-def test_overall_win_rate_is_the_area_under_the_curve_over_the_time(tmp_path, points, until, expected):
-    runs = runs_of(tmp_path, points)
-    assert stats.overall_win_rates(runs, until)[0] == pytest.approx(expected)
-
-
-def test_overall_win_rate_of_several_seeds_ends_where_all_have_been(tmp_path):
-    runs = runs_of(tmp_path, ((0, 0.0), (100, 1.0)), ((0, 0.0), (200, 0.0)))
-    np.testing.assert_allclose(stats.overall_win_rates(runs), [0.5, 0.0])
+# Over training time
 
 
 @quick
@@ -128,7 +90,7 @@ def test_resamples_stay_within_their_task():
 
 
 @quick
-@given(scores)
+@given(enough)
 def test_an_interval_holds_its_bounds_and_repeats(tasks):
     found = stats.interval(tasks)
     assert found == stats.interval(tasks)
@@ -172,55 +134,55 @@ def test_the_profile_lies_within_its_interval():
     assert (low <= shares).all() and (shares <= high).all() and (low < high).any()
 
 
-# From runs
+def test_an_interval_of_a_difference_is_scipys():
+    rng = np.random.default_rng(4)
+    first, second = rng.normal(1, 1, 12), rng.normal(0, 2, 9)
+    ours = stats.difference(first, second)
+    theirs = scipy.stats.bootstrap(
+        (first, second),
+        lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
+        n_resamples=stats.RESAMPLES,
+        method="percentile",
+        rng=np.random.default_rng(5),
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.value == pytest.approx(first.mean() - second.mean())
+    assert ours.low == pytest.approx(theirs.low, abs=0.05 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.05 * width)
 
 
-def test_scores_are_measured_up_to_the_last_common_step_of_an_environment(tmp_path):
-    runs = [
-        load_run(write_run(tmp_path / "a", "qmix", points=((0, 0.0), (100, 1.0), (200, 0.0)))),
-        load_run(write_run(tmp_path / "b", "vdn", points=((0, 0.0), (150, 0.5)))),
-    ]
-    assert stats.scores_by_label(runs, "last") == {"qmix": [pytest.approx([0.5])], "vdn": [pytest.approx([0.5])]}
-    assert stats.scores_by_label(runs, "best")["qmix"] == [[1.0]]
-    assert stats.scores_by_label(runs, "overall")["qmix"] == [pytest.approx([(50 + 37.5) / 150])]
-    with pytest.raises(EmuError, match="emu absolute"):
-        stats.scores_by_label(runs, "absolute")
-    with pytest.raises(EmuError, match="Did you mean 'last'"):
-        stats.scores_by_label(runs, "lst")  # type: ignore[arg-type]
+# Few seeds
 
 
-def test_a_label_missing_in_an_environment_is_named(tmp_path):
-    write_run(tmp_path / "a", "qmix", "gridworld")
-    write_run(tmp_path / "b", "vdn", "matrix/coordination")
-    with pytest.raises(EmuError, match="'vdn' has no run on gridworld"):
-        stats.scores_by_label(load_runs([tmp_path]), "last")
+@pytest.mark.parametrize("seeds", [1, 2, 4])
+def test_fewer_than_five_seeds_give_a_value_and_no_interval(seeds):
+    some, many = np.linspace(0, 1, seeds), np.linspace(0, 1, 5)
+    for found in (
+        stats.interval([some]),
+        stats.interval([many, some]),  # one task with too few is enough
+        stats.difference(some, many),
+        stats.improvement_interval([many], [some]),
+    ):
+        assert np.isfinite(found.value) and np.isnan([found.low, found.high]).all() and not found.known
+    assert stats.profile_interval([some], np.linspace(0, 1, 5))[1:] == (None, None)
+    assert stats.interval([many]).known
 
 
-def test_a_summary_by_hand(tmp_path):
-    runs = runs_of(tmp_path, ((0, 0.0), (100, 1.0), (200, 0.5)), ((0, 0.0), (100, 0.0), (200, 1.0)))
-    (summary,) = stats.summarise(runs)
-    assert (summary.env, summary.label, summary.seeds, summary.steps) == ("gridworld", "qmix", 2, 200)
-    assert summary.last == pytest.approx((0.75, 0.5, 1.0))
-    assert summary.overall.value == pytest.approx((0.625 + 0.25) / 2)
-    assert summary.overall_std == pytest.approx(np.std([0.625, 0.25], ddof=1))
-    assert summary.best == pytest.approx(0.75)
-    assert summary.absolute is None
+def test_seeds_that_are_all_alike_give_no_interval_of_no_width():
+    found = stats.interval([np.ones(6)])
+    assert found.value == 1 and not found.known
 
 
-def test_absolute_metrics_are_summarised_once_every_run_has_them(tmp_path):
-    runs = runs_of(tmp_path, *[((0, 0.0), (100, 1.0))] * 2)
-    content = {"step": 100, "episodes": 4, "win_rate": [1, 1, 1, 0], "return": [1.0] * 4, "length": [5] * 4}
-    (runs[0].folder / "absolute.json").write_text(json.dumps(content))
-    assert stats.summarise(runs)[0].absolute is None
-    (runs[1].folder / "absolute.json").write_text(json.dumps(content | {"win_rate": [0, 0, 0, 1]}))
-    assert stats.summarise(runs)[0].absolute == pytest.approx((0.5, 0.25, 0.75))
-    (runs[1].folder / "absolute.json").write_text(json.dumps(content | {"win_rate": [0]}))
-    with pytest.raises(EmuError, match="one value per episode"):
-        stats.summarise(runs)
+def test_separated_needs_five_seeds_and_a_difference_beyond_chance():
+    low, high = np.array([0.1, 0.2, 0.15, 0.1, 0.2]), np.array([0.8, 0.9, 0.7, 0.9, 0.8])
+    assert stats.separated(high, low) and not stats.separated(low, high)
+    assert not stats.separated(high[:4], low)
+    assert not stats.separated(high, np.array([0.9, 0.5, 1.0, 0.7, 0.9]))
+    assert stats.separated(np.ones(5), np.zeros(5))
 
 
-def test_the_better_label_of_a_synthetic_study_is_better_everywhere(tmp_path):
-    runs = load_runs([make_study(tmp_path, envs=("gridworld", "smac/3m"), seeds=4)])
-    scores = stats.scores_by_label(runs, "overall")
-    assert [len(task) for task in scores["qplex"]] == [4, 4]
-    assert stats.improvement_interval(scores["emu_qplex"], scores["qplex"]) == (1, 1, 1)
+@quick
+@given(enough, st.data())
+def test_a_separated_pair_is_never_separated_the_other_way_round(tasks, data):
+    first, second = tasks[0], data.draw(arrays(float, st.integers(5, 9), elements=shares))
+    assert not (stats.separated(first, second) and stats.separated(second, first))

@@ -1,10 +1,14 @@
 """Tables to the letter."""
 
+import json
+
 import pytest
 
 from emu.errors import EmuError
-from emu.study.analysis.runs import load_runs, short_number, short_steps
-from emu.study.analysis.tables import Cell, Table, escape, latex, make_tables, markdown, write_tables
+from emu.study.analysis.names import readable, seeds_text, short_number, short_steps
+from emu.study.analysis.runs import load_runs
+from emu.study.analysis.table_text import Cell, Table, escape, latex, markdown, write_tables
+from emu.study.analysis.tables import make_tables
 from study.synthetic import make_study, write_run
 
 HALF = ((0, 0.0), (30_000, 0.5))
@@ -23,12 +27,50 @@ def test_the_summary_to_the_letter(tmp_path):
     assert markdown(only_table(tmp_path, "summary")) == (
         "**Summary**\n"
         "\n"
-        "| environment | algorithm | seeds | steps | last win rate (95 % CI) | IQM (95 % CI) | overall win-rate "
-        "| best win rate |\n"
+        "| environment | algorithm | seeds | steps | overall win rate | last win rate | best win rate "
+        "| training win rate |\n"
         "|---|---|---|---|---|---|---|---|\n"
-        "| gridworld | emu_qplex | 2 | 30K | 0.75 [0.50, 1.00] | 0.75 [0.50, 1.00] | **0.375 ± 0.177** | 0.75 |\n"
-        "| gridworld | qplex | 1 | 30K | 0.50 [0.50, 0.50] | 0.50 [0.50, 0.50] | 0.250 | 0.50 |\n"
+        "| gridworld | EMU (QPLEX) | 2 | 30K | 0.375 (0.500, 0.250) | 0.75 | 0.75 | 0.60 |\n"
+        "| gridworld | QPLEX | 1 | 30K | 0.250 | 0.50 | 0.50 | 0.40 |\n"
     )
+
+
+def test_from_five_seeds_on_there_are_intervals_and_what_is_separated_is_bold(tmp_path):
+    for seed in range(5):
+        write_run(tmp_path / "a" / str(seed), "emu_qplex", seed=seed, points=((0, 0.0), (30_000, 0.8 + 0.05 * seed)))
+        write_run(tmp_path / "b" / str(seed), "qplex", seed=seed, points=((0, 0.0), (30_000, 0.1 * seed)))
+        write_run(tmp_path / "c" / str(seed), "vdn", seed=seed, points=((0, 0.0), (30_000, 0.25)))
+    lines = markdown(only_table(tmp_path, "summary")).splitlines()
+    assert lines[2] == (
+        "| environment | algorithm | seeds | steps | overall win rate | last win rate (95 % CI) | IQM (95 % CI) "
+        "| best win rate | training win rate (95 % CI) |"
+    )
+    assert lines[4] == (
+        "| gridworld | EMU (QPLEX) | 5 | 30K | **0.450 ± 0.040** | 0.90 [0.84, 0.96] | 0.90 [0.82, 0.98] | 0.90 "
+        "| 0.72 [0.67, 0.77] |"
+    )
+    assert lines[6] == "| gridworld | VDN | 5 | 30K | 0.125 ± 0.000 | 0.25 | 0.25 | 0.25 | 0.20 |"  # all alike: no CI
+
+
+def test_nothing_is_bold_that_the_seeds_do_not_separate(tmp_path):
+    for algo, values in (("emu_qplex", (1.0, 0.1, 0.9, 0.2, 0.8)), ("qplex", (0.9, 0.1, 0.8, 0.3, 0.7))):
+        for seed, value in enumerate(values):
+            write_run(tmp_path / algo / str(seed), algo, seed=seed, points=((0, 0.0), (30_000, value)))
+    assert "**" not in "".join(markdown(only_table(tmp_path, "summary")).splitlines()[2:])
+    assert "**" not in "".join(markdown(only_table(tmp_path, "improvement")).splitlines()[2:])
+
+
+def test_tasks_without_a_goal_have_a_table_of_returns(tmp_path):
+    write_run(tmp_path / "a", "td3", "gymnasium:Hopper-v4", seed=0, points=((0, 0.0), (30_000, 30.0)))
+    write_run(tmp_path / "b", "td3", "gymnasium:Hopper-v4", seed=1, points=((0, 0.0), (30_000, 10.0)))
+    write_run(tmp_path / "c", "qmix", points=HALF)
+    returns, wins = make_tables(load_runs([tmp_path]), "summary")
+    assert markdown(returns).splitlines()[2:] == [
+        "| environment | algorithm | seeds | steps | overall return | last return | best return | training return |",
+        "|---|---|---|---|---|---|---|---|",
+        "| gymnasium:Hopper-v4 | TD3 | 2 | 30K | 100.0 (150.0, 50.00) | 200.0 | 200.0 | 160.0 |",
+    ]
+    assert "overall win rate" in wins.columns and len(wins.rows) == 1
 
 
 def test_the_papers_table_of_radius_and_embedder_to_the_letter(tmp_path):
@@ -40,23 +82,24 @@ def test_the_papers_table_of_radius_and_embedder_to_the_letter(tmp_path):
     write_run(tmp_path / "other", "qmix", "smac/3s_vs_5z")  # has no memory: left out
     table = only_table(tmp_path, "radius")
     assert markdown(table) == (
-        "**Overall win-rate of emu_qplex on smac/3s_vs_5z by radius δ and embedder, 1 seed**\n"
+        "**Overall win rate of EMU (QPLEX) on smac/3s_vs_5z by radius δ and embedder, 1 seed**\n"
         "\n"
-        "| δ | 10K: random | 10K: dcae | 20K: random | 20K: dcae | 30K: random | 30K: dcae |\n"
+        "| δ | 10K: random projection | 10K: dCAE | 20K: random projection | 20K: dCAE | 30K: random projection "
+        "| 30K: dCAE |\n"
         "|---|---|---|---|---|---|---|\n"
-        "| 1.3e-3 | 0.083 | **0.167** | 0.167 | **0.333** | 0.250 | **0.500** |\n"
-        "| 1.3e-2 | – | **0.083** | – | **0.167** | – | **0.250** |\n"
+        "| 1.3e-3 | 0.083 | 0.167 | 0.167 | 0.333 | 0.250 | 0.500 |\n"
+        "| 1.3e-2 | – | 0.083 | – | 0.167 | – | 0.250 |\n"
     )
     assert latex(table) == (
         "\\begin{table}\n"
-        "\\caption{Overall win-rate of emu\\_qplex on smac/3s\\_vs\\_5z by radius $\\delta$ and embedder, 1 seed}\n"
+        "\\caption{Overall win rate of EMU (QPLEX) on smac/3s\\_vs\\_5z by radius $\\delta$ and embedder, 1 seed}\n"
         "\\begin{tabular}{lrrrrrr}\n"
         "\\toprule\n"
         "\\multicolumn{1}{c}{} & \\multicolumn{2}{c}{10K} & \\multicolumn{2}{c}{20K} & \\multicolumn{2}{c}{30K} \\\\\n"
-        "$\\delta$ & random & dcae & random & dcae & random & dcae \\\\\n"
+        "$\\delta$ & random projection & dCAE & random projection & dCAE & random projection & dCAE \\\\\n"
         "\\midrule\n"
-        "1.3e-3 & 0.083 & \\textbf{0.167} & 0.167 & \\textbf{0.333} & 0.250 & \\textbf{0.500} \\\\\n"
-        "1.3e-2 & -- & \\textbf{0.083} & -- & \\textbf{0.167} & -- & \\textbf{0.250} \\\\\n"
+        "1.3e-3 & 0.083 & 0.167 & 0.167 & 0.333 & 0.250 & 0.500 \\\\\n"
+        "1.3e-2 & -- & 0.083 & -- & 0.167 & -- & 0.250 \\\\\n"
         "\\bottomrule\n"
         "\\end{tabular}\n"
         "\\end{table}\n"
@@ -72,7 +115,7 @@ def test_memory_use_to_the_letter(tmp_path):  # 92 floats and 89 bytes an entry:
         "| environment | algorithm | seeds | entries | MiB | bytes per entry | capacity | GiB when full | mean visits "
         "| desirable |\n"
         "|---|---|---|---|---|---|---|---|---|---|\n"
-        "| gridworld | emu_qplex | 2 | 75,000 | 8.6 | 120 | 1,000,000 | 0.43 | 3.00 | 25.0 % |\n"
+        "| gridworld | EMU (QPLEX) | 2 | 75,000 | 8.6 | 120 | 1,000,000 | 0.43 | 3.00 | 25.0 % |\n"
     )
 
 
@@ -80,11 +123,30 @@ def test_probability_of_improvement_to_the_letter(tmp_path):
     write_run(tmp_path / "a", "qmix", points=WHOLE)
     write_run(tmp_path / "b", "vdn", points=HALF)
     assert markdown(only_table(tmp_path, "improvement")).splitlines()[2:] == [
-        "|  | qmix | vdn |",
+        "|  | QMIX | VDN |",
         "|---|---|---|",
-        "| qmix | – | 1.00 [1.00, 1.00] |",
-        "| vdn | 0.00 [0.00, 0.00] | – |",
+        "| QMIX | – | 1.00 |",
+        "| VDN | 0.00 | – |",
     ]
+
+
+def test_a_radius_is_bold_where_five_seeds_separate_its_embedder(tmp_path):
+    for kind, end in (("random", 0.5), ("dcae", 1.0)):
+        for seed in range(5):
+            overrides = {"memory.radius": 1.3e-3, "memory.embedder.kind": kind}
+            points = ((0, 0.0), (30_000, end - 0.01 * seed))
+            write_run(tmp_path / f"{kind}{seed}", "emu_qplex", seed=seed, points=points, overrides=overrides)
+    row = only_table(tmp_path, "radius").rows[0]
+    assert [cell.best for cell in row] == [False] + [False, True] * 3
+
+
+def test_a_table_runs_nobodys_code(tmp_path):
+    folder = write_run(tmp_path / "a", "emu_qplex", points=WHOLE, memory=True)
+    config = json.loads((folder / "config.json").read_text())
+    payload = {"env": "os:system", "env_args": {"command": f"touch {tmp_path / 'ran'}"}}
+    (folder / "config.json").write_text(json.dumps(config | payload))
+    (row,) = only_table(tmp_path, "memory").rows
+    assert row[7].text == "–" and not (tmp_path / "ran").exists()
 
 
 def test_laptop_studies_say_so_in_every_title(tmp_path):
@@ -122,6 +184,19 @@ def test_text_is_safe_for_latex():
     assert escape("50 % of $x_1 & {y} \\ ~^") == (
         "50 \\% of \\$x\\_1 \\& \\{y\\} \\textbackslash{} \\textasciitilde{}\\textasciicircum{}"
     )
+
+
+def test_algorithms_are_called_as_people_write_them():
+    labels = ["emu_qplex", "emu_qplex δ=1.3e-3", "dcae δ=0.1", "qmix (td_lambda 0.5)", "no_ei", "mine"]
+    assert [readable(label) for label in labels] == [
+        "EMU (QPLEX)",
+        "EMU (QPLEX) δ=1.3e-3",
+        "dCAE δ=0.1",
+        "QMIX (td_lambda 0.5)",
+        "EMU (QPLEX) without EI",
+        "mine",
+    ]
+    assert [seeds_text(n) for n in ([1], [5, 5], [3, 2])] == ["1 seed", "5 seeds", "2–3 seeds"]
 
 
 def test_numbers_are_short():

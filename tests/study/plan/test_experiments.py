@@ -100,12 +100,13 @@ def test_tasks_and_seeds_can_be_chosen():
         plan("smac", tasks=["smac/MM2"])
 
 
-def test_the_list_shows_all_studies_and_no_time_that_was_not_measured(capsys, monkeypatch):
+def test_the_list_shows_all_studies_and_marks_times_that_were_not_measured_here(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["study", "--list"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in EXPERIMENTS)
-    assert "12.0M" in text and "not measured" in text and " min " not in text
+    assert "12.0M" in text and "not all measured here" in text
+    assert text.count("~") > 2 * len(EXPERIMENTS)  # a time for every study at both scales, before anything was run
     speed.remember({speed.kind(run.config()): 1_000.0 for run in plan("gridworld", seeds=[0]).runs})
     assert main(["study", "--list", "--workers", "1"]) == 0  # 12,000,000 steps, a thousand a second: 3.33 hours
     assert " 3 h " in capsys.readouterr().out
@@ -126,8 +127,20 @@ def test_an_estimate_is_steps_over_speed_shared_among_workers():
     vdn, qmix = (speed.kind(run.config()) for run in (runs[0], runs[2]))
     whole = speed.estimate(runs, 2, {vdn: 100.0, qmix: 50.0})
     assert whole == speed.Estimate(2_400, (12 + 24) / 2, 2, 2) and whole.text() == "18 s"
-    assert speed.estimate(runs, 2, {vdn: 100.0}).text() == "? (1 of 2 kinds measured)"
-    assert speed.estimate(runs, 2, {}).text() == "?"
+    half = speed.estimate(runs, 2, {vdn: 100.0})
+    assert half.known == 1 and half.seconds == (12 + 1_200 / speed.reference_speed(runs[2].config())) / 2
+    assert half.text() == "~6 s"
+
+
+def test_reference_speeds_know_what_makes_a_run_slow():
+    three, eight = (speed.reference_speed(preset("qplex", f"smac/{name}")) for name in ("3m", "8m"))
+    assert three == 1_000 and 130 < eight < 200
+    emu = preset("emu_qplex", "smac/3m", **{"curiosity.scale": 0.0, "memory.embedder.interval": 1_000})
+    assert speed.reference_speed(emu) == 600
+    assert speed.reference_speed(replace(emu, {"curiosity.scale": 0.1})) == pytest.approx(270)
+    for experiment in EXPERIMENTS:
+        for run in plan(experiment, seeds=[0]).runs:
+            assert 1 < speed.reference_speed(run.config()) <= 1_000
 
 
 def test_lengths_of_time_are_rough():

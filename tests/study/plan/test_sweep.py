@@ -14,10 +14,10 @@ from rich.console import Console
 from emu.cli.app import main
 from emu.errors import CheckpointError, EmuError
 from emu.run.lock import RunLock
-from emu.study.plan import run_one as worker
+from emu.study.plan import run_one
 from emu.study.plan.plans import Plan, grid
 from emu.study.plan.sweep import RESTARTS, Processes, default_workers, local, run_plan, share_cores
-from emu.study.plan.watch import Line, Seen, Watch, look
+from emu.study.plan.watch import LastValues, Line, Watch, last_values
 
 from .fakes import FakeLauncher, complete
 
@@ -166,14 +166,14 @@ def test_a_negative_number_of_workers_is_refused(tmp_path):
 
 
 def test_the_end_of_the_metrics_tells_step_and_last_test(tmp_path):
-    assert look(tmp_path) == Seen()
+    assert last_values(tmp_path) == LastValues()
     path = tmp_path / "metrics.jsonl"
     path.write_text(
         '{"step": 5, "test_win_rate": 0.5, "test_return": 3.0}\n{"step": 9, "td_loss": 1}\n{"step": 11, "td'
     )
-    assert look(tmp_path) == Seen(9, 0.5, 3.0)
+    assert last_values(tmp_path) == LastValues(9, 0.5, 3.0)
     path.write_text('{"step": 2, "td_loss": 1}\n')
-    assert look(tmp_path, Seen(9, 0.5, 3.0)) == Seen(2, 0.5, 3.0)
+    assert last_values(tmp_path, LastValues(9, 0.5, 3.0)) == LastValues(2, 0.5, 3.0)
 
 
 def test_speed_and_time_left_follow_the_steps(tmp_path):
@@ -215,16 +215,16 @@ def test_a_run_dies_with_whoever_started_it(tmp_path):
     process = handle._process
     assert process.poll() is None
     process.stdin.close()  # type: ignore[union-attr]
-    assert process.wait(60) == worker.ORPHANED
+    assert process.wait(60) == run_one.ORPHANED
 
 
 def test_a_process_waits_for_another_one_to_leave_the_folder(tmp_path):
     lock = RunLock(tmp_path)
     with pytest.raises(CheckpointError):
-        worker.wait_for_folder(tmp_path, patience=0.0)
+        run_one.wait_for_folder(tmp_path, patience=0.0)
     threading.Timer(0.3, lock.release).start()
-    worker.wait_for_folder(tmp_path, patience=30.0)
-    worker.wait_for_folder(tmp_path / "nothing", patience=0.0)
+    run_one.wait_for_folder(tmp_path, patience=30.0)
+    run_one.wait_for_folder(tmp_path / "nothing", patience=0.0)
 
 
 # The command

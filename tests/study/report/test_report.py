@@ -13,14 +13,16 @@ from hypothesis.extra.numpy import arrays
 from emu.cli.app import main
 from emu.errors import EmuError
 from emu.run.snapshots import snapshot_paths
-from emu.study.report import memories, page, summary
+from emu.study.analysis.projection import principal_components
+from emu.study.analysis.stats import ENOUGH_SEEDS
+from emu.study.report import memories, page
 from emu.study.report import series as curves
-from emu.study.report.memories import memories_payload, principal_components, project
+from emu.study.report.memories import memories_payload, project
 from emu.study.report.packing import STEPS, packed, quantised, unpacked
 from emu.study.report.page import LIMIT, as_script, write_report
-from emu.study.report.series import curves_payload, read_told, thinned
+from emu.study.report.series import curves_payload, read_runs, thinned
 from emu.study.report.settings import differing, settings_html
-from emu.study.report.summary import difference, summary_html
+from emu.study.report.summary import summary_html
 from emu.train.session import train
 from study.report.memories import invent_snapshot
 from study.synthetic import make_study, write_run
@@ -32,6 +34,10 @@ finite = st.floats(-1e6, 1e6, allow_nan=False, width=32)
 
 def no_warning(text):
     raise AssertionError(text)
+
+
+def read(folder):
+    return read_runs(folder, no_warning)
 
 
 @pytest.fixture
@@ -94,24 +100,24 @@ def test_thinning_keeps_the_mean_and_the_order(count, points):
 
 
 def test_curves_hold_every_run_with_shared_steps(study):
-    payload = curves_payload(read_told(study))
+    payload = curves_payload(read(study))
     assert [(r["panel"], r["label"], r["seed"]) for r in payload["runs"][:3]] == [
-        ("gridworld", "emu_qplex", 0),
-        ("gridworld", "emu_qplex", 1),
-        ("gridworld", "qplex", 0),
+        ("gridworld", "EMU (QPLEX)", 0),
+        ("gridworld", "EMU (QPLEX)", 1),
+        ("gridworld", "QPLEX", 0),
     ]
     assert len(payload["grids"]) == 2  # of the tests, and of the training rows, which begin later
-    assert payload["metrics"][:3] == ["test_win_rate", "test_return", "test_length"]
+    assert payload["metrics"][:4] == ["test_win_rate", "test_return", "train_win_rate", "train_return"]
     win = payload["runs"][0]["series"]["test_win_rate"]
     assert len(unpacked(win)) == len(unpacked(payload["grids"][win["grid"]])) == 11
     assert (payload["thinned"], payload["left_out"]) == (0, 0)
 
 
 def test_a_small_budget_takes_points_first_then_metrics(study):
-    told = read_told(study)
-    roomy = len(json.dumps(curves_payload(told)))
+    runs = read(study)
+    roomy = len(json.dumps(curves_payload(runs)))
     for budget in (roomy // 3, roomy // 12):
-        payload = curves_payload(told, budget)
+        payload = curves_payload(runs, budget)
         assert "test_win_rate" in payload["metrics"]
     assert payload["left_out"] > 0
 
@@ -119,78 +125,124 @@ def test_a_small_budget_takes_points_first_then_metrics(study):
 def test_versions_of_an_environment_get_panels_of_their_own(tmp_path):
     write_run(tmp_path / "a", version="1")
     write_run(tmp_path / "b", version="2")
-    assert [t.panel for t in read_told(tmp_path)] == ["gridworld (gridworld 1)", "gridworld (gridworld 2)"]
+    assert [t.panel for t in read(tmp_path)] == ["gridworld (gridworld 1)", "gridworld (gridworld 2)"]
 
 
-def test_a_run_keeps_only_its_tests_in_memory(study):
-    told = read_told(study)[0]
-    assert len(told.run.rows) == 11 and set(told.run.rows[0]) == {"step", *curves.ALWAYS}
-    assert "memory_size" in told.series
+def test_a_run_keeps_only_what_the_tables_need_in_memory(study):
+    shown = read(study)[0]
+    assert {name for row in shown.run.rows for name in row} == curves.SUMMARISED
+    assert "memory_size" in shown.series
+
+
+def test_what_decides_on_the_tasks_comes_first(tmp_path):
+    write_run(tmp_path / "a" / "x", "td3", "gymnasium:Hopper-v4", has_goal=False)
+    assert curves_payload(read(tmp_path / "a"))["metrics"][0] == "test_return"
+    write_run(tmp_path / "a" / "y", "qmix", "gridworld")
+    runs = read(tmp_path / "a")
+    assert curves_payload(runs)["metrics"][:2] == ["score", "test_return"]
+    assert curves.score_metrics(runs) == {"gymnasium:Hopper-v4": "test_return", "gridworld": "test_win_rate"}
+
+
+def test_a_broken_run_is_named_and_does_not_cost_the_page(tmp_path):
+    write_run(tmp_path / "good")
+    (write_run(tmp_path / "bad") / "config.json").write_text("{")
+    (write_run(tmp_path / "odd") / "meta.json").write_text('{"packages": 3, "command": 5, "git_commit": [], "env": 1}')
+    heard: list[str] = []
+    path = write_report(tmp_path, warn=heard.append)
+    assert len(heard) == 1 and "bad" in heard[0] and "2 runs" in path.read_text()
+    with pytest.raises(EmuError, match="None of the runs"):
+        write_report(tmp_path / "bad")
+
+
+def test_a_report_runs_nobodys_code(tmp_path):
+    folder = write_run(tmp_path / "a", "emu_qplex", memory=True)
+    invent_snapshot(folder, "gridworld", 100)
+    config = json.loads((folder / "config.json").read_text())
+    payload = {"env": "os:system", "env_args": {"command": f"touch {tmp_path / 'ran'}"}}
+    (folder / "config.json").write_text(json.dumps(config | payload))
+    assert data_of(write_report(tmp_path, warn=no_warning))["memories"]["runs"][0]["scene"] is None
+    shutil.rmtree(folder / "snapshots")
+    (folder / "checkpoints").mkdir()
+    heard: list[str] = []
+    write_report(tmp_path, warn=heard.append)
+    assert "not registered" in heard[0] and not (tmp_path / "ran").exists()
 
 
 # Summary and settings
 
 
-def test_the_difference_of_two_means_has_an_interval_around_it():
-    gap = difference(np.array([0.9, 1.0]), np.array([0.2, 0.4]))
-    assert gap.value == pytest.approx(0.65)
-    assert gap.low == pytest.approx(0.5) and gap.high == pytest.approx(0.8)  # 0.9-0.4 and 1.0-0.2: all resamples
-
-
-def verdict_of(tmp_path, first, second):
+def verdict_of(tmp_path, first, second, env="gridworld"):
     for label, ends in (("emu_qmix", first), ("qmix", second)):
         for seed, end in enumerate(ends):
-            write_run(tmp_path / label / str(seed), label, seed=seed, points=((0, 0.0), (100, end)))
-    return re.search(r'class="verdict">(.*?)</p>', summary_html(read_told(tmp_path)), re.S)[1]
+            points = ((0, 0.0), (100, end))
+            has_goal = None if env == "gridworld" else False
+            write_run(tmp_path / label / str(seed), label, env, seed, points=points, has_goal=has_goal)
+    return re.search(r'class="verdict">(.*?)</p>', summary_html(read(tmp_path)), re.S)[1]
 
 
 def test_the_verdict_says_who_leads_and_by_how_much(tmp_path):
-    text = verdict_of(tmp_path, [1.0, 0.75, 1.0], [0.25, 0.5, 0.25])
-    assert "<b>emu_qmix</b> leads <b>qmix</b> by 0.583" in text and "probability 1.00" in text
-    assert "do not tell them apart" not in text
+    text = verdict_of(tmp_path, [1.0, 0.8, 1.0, 0.9, 0.8], [0.2, 0.4, 0.2, 0.3, 0.4])
+    assert "<b>EMU (QMIX)</b> leads <b>QMIX</b> by 0.300 [0.2" in text and "in overall win rate" in text
+    assert "probability 1.00." in text and "do not tell them apart" not in text
 
 
 def test_the_verdict_says_when_seeds_do_not_tell_them_apart(tmp_path):
-    assert "do not tell them apart" in verdict_of(tmp_path, [1.0, 0.0, 0.5], [0.5, 0.25, 0.5])
+    text = verdict_of(tmp_path, [1.0, 0.0, 0.5, 1.0, 0.0], [0.5, 0.25, 0.5, 0.6, 0.4])
+    assert "do not tell them apart" in text and "leads" not in text
 
 
-def test_the_verdict_claims_no_interval_for_one_seed(tmp_path):
-    text = verdict_of(tmp_path, [1.0], [0.5])
-    assert "by 0.500 in win rate" in text and "single seed" in text and "[" not in text
+@pytest.mark.parametrize("seeds", [1, 2, 4])
+def test_below_five_seeds_nobody_leads_and_there_is_no_interval(tmp_path, seeds):
+    text = verdict_of(tmp_path, [1.0] * seeds, [0.5, 0.4, 0.45, 0.5][:seeds])
+    assert "<b>EMU (QMIX)</b> is 0." in text and "may be chance" in text
+    assert "leads" not in text and "[" not in text
+    html = summary_html(read(tmp_path))
+    assert 'class="interval"' not in html and html.count("<u ") == 2 * seeds and ">leads<" not in html
 
 
-def test_equal_ends_are_decided_by_the_way_there_or_not_at_all(tmp_path):
-    points = ((0, 0.0), (50, 0.5), (100, 1.0)), ((0, 0.0), (50, 0.0), (100, 1.0))
-    for number, (label, curve) in enumerate(zip(("emu_qmix", "qmix"), points, strict=True)):
-        write_run(tmp_path / "a" / str(number), label, points=curve)
-        write_run(tmp_path / "b" / str(number), label, points=points[0])
-    assert "by 0.250 in overall win rate" in summary_html(read_told(tmp_path / "a"))
-    assert "end the same in every measure" in summary_html(read_told(tmp_path / "b"))
+def test_ranks_are_by_the_whole_of_training_and_not_by_the_last_evaluation(tmp_path):
+    write_run(tmp_path / "a", "emu_qmix", points=((0, 0.0), (50, 1.0), (100, 0.5)))
+    write_run(tmp_path / "b", "qmix", points=((0, 0.0), (50, 0.0), (100, 1.0)))
+    html = summary_html(read(tmp_path))
+    assert "<b>EMU (QMIX)</b> is 0.375 above <b>QMIX</b> in overall win rate" in html
+    assert html.index("<tr><th>EMU (QMIX)</th>") < html.index("<tr><th>QMIX</th>")
 
 
-def test_nobody_leads_by_nothing(tmp_path):
-    for label, end in (("emu_qmix", 100.0), ("qmix", 100.04)):  # tests a few steps apart: overall 0.0002 apart
+def test_without_a_goal_the_verdict_is_about_returns(tmp_path):
+    text = verdict_of(tmp_path, [30.0, 20.0], [10.0, 20.0], "gymnasium:Hopper-v4")
+    assert "is 50.00 above <b>QMIX</b> in overall return" in text and "win rate" not in text
+    assert "win rate" not in summary_html(read(tmp_path))
+
+
+def test_nobody_is_above_by_nothing(tmp_path):
+    for label, end in (("emu_qmix", 100.0), ("qmix", 100.04)):  # evaluations a few steps apart: overall 0.0002 apart
         points = ((0, 0.0), (50, 0.5), (end, 1.0), (200, 1.0))
         write_run(tmp_path / label, label, points=points)
-    assert "end the same in every measure" in summary_html(read_told(tmp_path))
+    assert "have the same overall win rate" in summary_html(read(tmp_path))
+
+
+def test_training_episodes_stand_beside_the_greedy_ones(tmp_path):
+    write_run(tmp_path / "a", "qmix")
+    html = summary_html(read(tmp_path))
+    assert "<th>in training</th>" in html and "<td>0.800</td>" in html
 
 
 def test_over_all_environments_only_where_every_curve_has_runs(study):
-    assert "All environments" in summary_html(read_told(study))
+    assert "All environments" in summary_html(read(study))
     shutil.rmtree(study / "runs/smac-3m/qplex")
-    assert "no comparison over all" in summary_html(read_told(study))
+    assert "no comparison over all" in summary_html(read(study))
 
 
-def test_runs_without_tests_are_counted_not_hidden(tmp_path):
+def test_runs_without_evaluations_are_counted_not_hidden(tmp_path):
     write_run(tmp_path / "a")
     run = write_run(tmp_path / "b", seed=1)
     (run / "metrics.jsonl").write_text('{"step": 5, "loss": 1.0}\n')
-    assert "1 run without any test" in summary_html(read_told(tmp_path))
+    assert "1 run without any evaluation" in summary_html(read(tmp_path))
 
 
 def test_settings_that_differ_are_listed(study):
     assert differing({"a": {"x": 1, "y": [1], "seed": 0}, "b": {"x": 2, "y": [1], "seed": 1}}) == ["x"]
-    html = settings_html(read_told(study), study)
+    html = settings_html(read(study), study)
     assert "memory.use" in html and "runs/gridworld/emu_qplex/seed0" in html and str(study) not in html
 
 
@@ -227,7 +279,7 @@ def test_t_sne_comes_beside_pca_if_installed():
 
 
 def test_a_snapshot_arrives_with_its_values_and_drawings(study):
-    payload = memories_payload(read_told(study), "pca", False, no_warning)
+    payload = memories_payload(read(study), "pca", False, no_warning)
     assert [(r["panel"], r["seed"]) for r in payload["runs"]] == [
         ("gridworld", 0),
         ("smac/3m", 0),
@@ -244,10 +296,10 @@ def test_a_snapshot_arrives_with_its_values_and_drawings(study):
 
 
 def test_a_small_budget_takes_fewer_snapshots_and_memories(study):
-    told = read_told(study)
+    runs = read(study)
     # a row takes 27 + 2 * 4 bytes on the grid, 27 + 6 * 4 in the battle; 3 * (100 + 150) * (35 + 51) * 4/3 = 86,000
     for budget, seeds, shots, rows in ((memories.BUDGET, 2, 3, 60), (90_000, 1, 3, 60), (20_000, 1, 1, 50)):
-        payload = memories_payload(told, "pca", False, no_warning, budget)
+        payload = memories_payload(runs, "pca", False, no_warning, budget)
         assert [[s["count"] for s in r["snapshots"]] for r in payload["runs"]] == [[rows] * shots] * 2 * seeds
         assert [r["snapshots"][-1]["step"] for r in payload["runs"]] == [90_000] * 2 * seeds
         assert payload["left_out"] == 4 - 2 * seeds
@@ -255,7 +307,7 @@ def test_a_small_budget_takes_fewer_snapshots_and_memories(study):
 
 def test_every_curve_shows_one_seed_before_any_shows_two(study, monkeypatch):
     monkeypatch.setattr(memories, "RUNS", 3)
-    payload = memories_payload(read_told(study), "pca", False, no_warning)
+    payload = memories_payload(read(study), "pca", False, no_warning)
     assert [(r["panel"], r["seed"]) for r in payload["runs"]] == [("gridworld", 0), ("smac/3m", 0), ("gridworld", 1)]
     assert payload["left_out"] == 1
 
@@ -263,7 +315,7 @@ def test_every_curve_shows_one_seed_before_any_shows_two(study, monkeypatch):
 def test_a_damaged_snapshot_is_named_and_left_out(study):
     flip_byte(snapshot_paths(study / "runs/gridworld/emu_qplex/seed0")[1], 0.2)
     heard: list[str] = []
-    payload = memories_payload(read_told(study), "pca", False, heard.append)
+    payload = memories_payload(read(study), "pca", False, heard.append)
     assert len(payload["runs"][0]["snapshots"]) == 2 and "damaged" in heard[0]
 
 
@@ -278,7 +330,7 @@ def test_the_page_needs_no_other_file_and_no_network(study):
     assert not re.findall(r'(?:src|href)="(?!#|data:)', text) and "@import" not in text and "fetch(" not in text
     assert "https://" not in text and "http://" not in text
     assert "A synthetic study" in text and "at laptop scale" in text
-    assert data_of(path)["labels"] == ["emu_qplex", "qplex"]
+    assert data_of(path)["labels"] == ["EMU (QPLEX)", "QPLEX"]
 
 
 def test_the_same_runs_give_the_same_page(study, tmp_path):
@@ -315,13 +367,13 @@ def test_the_command_says_where_the_page_is(study, tmp_path, capsys):
 
 def test_many_long_runs_stay_within_the_limit(tmp_path):
     """400 runs of 2,000 rows and 40 metrics, which on disk are half a gigabyte: the page is judged by its payload."""
-    told = read_told(write_run(tmp_path / "run").parent)[0]
+    one = read(write_run(tmp_path / "run").parent)[0]
     rng = np.random.default_rng(0)
     steps = np.cumsum(rng.integers(900, 1100, 2_000)).astype(float)
     series = {f"metric_{k}": (steps + k % 2, rng.normal(size=2_000)) for k in range(37)}
     series |= {name: (steps, rng.normal(size=2_000)) for name in curves.ALWAYS}
     many = [
-        curves.Told(told.run._replace(seed=k), told.panel, {n: (s + k, v) for n, (s, v) in series.items()}, {})
+        curves.ReportRun(one.run._replace(seed=k), one.panel, {n: (s + k, v) for n, (s, v) in series.items()}, {})
         for k in range(400)
     ]
     payload = curves_payload(many)
@@ -334,4 +386,5 @@ def test_every_script_of_the_template_is_used():
     template = page.resources.files("emu.study.report") / "template"
     scripts = {item.name.removesuffix(".js") for item in template.iterdir() if item.name.endswith(".js")}
     assert scripts == set(page.SCRIPTS)
-    assert summary.FEW_SEEDS == 5  # the page says "five" in words
+    assert ENOUGH_SEEDS == 5  # the page says "five" in words, chart.js as a number
+    assert f"ENOUGH_SEEDS = {ENOUGH_SEEDS};" in (template / "chart.js").read_text()

@@ -5,7 +5,9 @@
 
 The state is the observation. Continuous actions, each number in [-1, 1], are stretched to the bounds of the
 environment's action space. Gymnasium's own time limit is a truncation; an environment without one needs
-`episode_limit`. `reward_threshold` of its registration, where there is one, is the goal of an episode.
+`episode_limit`. An episode counts as won where its return reaches the `reward_threshold` of the registration, but that
+is a mark on the return, not a goal of the task: teams are compared by their return, and a memory needs
+`memory.return_threshold` or one of its siblings.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class GymnasiumEnv(PythonEnv):
             state_dim=size,
             episode_limit=limit,
             unit_dim=size,
-            has_goal=self.goal is not None,
+            has_goal=False,  # the threshold is a mark on the return: teams are compared by the return itself
             return_range=(float(return_range[0]), float(return_range[1])),
             action_dim=0 if actions else int(np.prod(self.env.action_space.shape)),
             state_is_obs=True,

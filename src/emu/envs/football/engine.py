@@ -32,8 +32,8 @@ def _import() -> tuple[Any, Any, Any]:
     """gfootball's scenarios, configuration and core, without the farewell that the gym package prints."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            from gfootball import scenarios
-            from gfootball.env import config, football_env_core
+            from gfootball import scenarios  # pyright: ignore[reportMissingImports]
+            from gfootball.env import config, football_env_core  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise EnvError(f"gfootball is installed but cannot be imported: {error}. Run `make football`.") from error
     return scenarios, config, football_env_core

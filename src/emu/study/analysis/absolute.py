@@ -1,6 +1,6 @@
-"""The absolute metric (Gorsane et al., 2022): the best team of a run, tested once more with ten times the episodes.
+"""The absolute metric (Gorsane et al., 2022): the best team of a run, evaluated once more with ten times the episodes.
 
-The test that made a team the best of its run was lucky by selection; these episodes are fresh.
+The evaluation that made a team the best of its run was lucky by selection; these episodes are fresh.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from emu.errors import EmuError
 from emu.files import replace_json
 from emu.run.folder import RunFolder
 
+VALUES = ("win_rate", "return", "length")  # one number per episode each
 FACTOR = 10
-TEST_NUMBER = 10**9  # a number that no test in training has, so that its episodes are new
+EVALUATION = 10**9  # a number that no evaluation in training has, so that its episodes are new
 
 
 def measure_absolute(run: Path) -> dict[str, Any]:
-    """Test the best team of a run with ten times `eval.episodes` and write the episodes to absolute.json."""
+    """Evaluate the best team of a run in ten times `eval.episodes` and write the episodes to absolute.json."""
     from emu.play.build import evaluate_team
     from emu.run.team import load_team
 
     team = load_team(run)
     episodes = FACTOR * team.config.eval.episodes
-    result = evaluate_team(team, episodes, team.config.seed, TEST_NUMBER)
+    result = evaluate_team(team, episodes, team.config.seed, EVALUATION)
     content = {
         "step": int(team.best["step"]),
         "episodes": episodes,
@@ -45,8 +46,11 @@ def read_absolute(run: Path, missing_ok: bool = False) -> dict[str, Any]:
         raise EmuError(f"{run} has no absolute metric yet. Measure it with `emu absolute {run}`.")
     try:
         content = json.loads(path.read_text())
-        if not all(len(content[name]) == content["episodes"] for name in ("win_rate", "return", "length")):
-            raise ValueError("its lists do not hold one value per episode")
+        for name in VALUES:
+            if len(content[name]) != content["episodes"] or not content["episodes"]:
+                raise ValueError(f"'{name}' does not hold one value per episode")
+            if not all(isinstance(value, int | float) for value in content[name]):
+                raise ValueError(f"'{name}' does not hold numbers")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EmuError(f"{path} cannot be read ({error}). Measure it again with `emu absolute {run}`.") from error
     return content

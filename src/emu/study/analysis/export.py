@@ -2,9 +2,9 @@
 
     environment -> task -> algorithm -> seed_k -> step_i {step_count, elapsed_time, metrics: [values]}, absolute_metrics
 
-marl-eval takes it that all runs have the same tests and that `absolute_metrics` comes last, so runs are cut to the
-tests that all of one task have, and absolute metrics are exported when every run of the task has them. Names of
-environments and tasks are in lower case, as its look-ups expect.
+marl-eval takes it that all runs have the same evaluations and that `absolute_metrics` comes last, so runs are cut to
+the evaluations that all of one task have, and absolute metrics are exported when every run of the task has them. Names
+of environments and tasks are in lower case, as its look-ups expect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def marl_eval(runs: Sequence[Run]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for env, group in by_env(runs).items():
         environment, _, task = env.lower().partition("/")
-        tests = min(len(_tests(run)) for run in group)
+        evaluations = min(len(_evaluations(run)) for run in group)
         absolute = all(read_absolute(run.folder, missing_ok=True) for run in group)
         algorithms = data.setdefault(environment, {}).setdefault(task or environment, {})
         for run in group:
@@ -35,7 +35,7 @@ def marl_eval(runs: Sequence[Run]) -> dict[str, Any]:
             name = f"seed_{run.seed}"
             if name in seeds:
                 raise EmuError(f"Two runs of '{run.label}' on {env} have seed {run.seed}: export them apart.")
-            seeds[name] = _steps(run, tests) | (_absolute(run) if absolute else {})
+            seeds[name] = _steps(run, evaluations) | (_absolute(run) if absolute else {})
     return data
 
 
@@ -47,26 +47,26 @@ def export(runs: Sequence[Run], out: Path) -> Path:
     return out
 
 
-def _tests(run: Run) -> list[dict[str, float]]:
-    tests = [row for row in run.rows if METRICS["win_rate"] in row]
-    if not tests:
-        raise EmuError(f"{run.folder} has no test yet, so there is nothing to export.")
-    return tests
+def _evaluations(run: Run) -> list[dict[str, float]]:
+    found = [row for row in run.rows if all(name in row for name in METRICS.values())]
+    if not found:
+        raise EmuError(f"{run.folder} has no evaluation yet, so there is nothing to export.")
+    return found
 
 
-def _steps(run: Run, tests: int) -> dict[str, Any]:
-    """The first tests of a run; a test is logged as its mean, so each list holds one value."""
+def _steps(run: Run, evaluations: int) -> dict[str, Any]:
+    """The first evaluations of a run; each is logged as its mean, so each list holds one value."""
     walls = _walls(run.folder)
     first = next(iter(walls.values()), 0.0)
     steps = {}
-    for number, row in enumerate(_tests(run)[:tests]):
+    for number, row in enumerate(_evaluations(run)[:evaluations]):
         counted = {"step_count": int(row["step"]), "elapsed_time": walls.get(int(row["step"]), first) - first}
         steps[f"step_{number}"] = counted | {name: [row[key]] for name, key in METRICS.items()}
     return steps
 
 
 def _walls(folder: Path) -> dict[int, float]:
-    """Wall-clock time of every test; a resumed run counts its pause."""
+    """Wall-clock time of every evaluation; a resumed run counts its pause."""
     return {int(row["step"]): float(row["wall"]) for row in read_timing(folder)}
 
 

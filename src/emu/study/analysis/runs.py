@@ -7,7 +7,8 @@ curve is then called by its algorithm, and by the settings in which it differs f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +18,19 @@ from emu.config import Config, to_dict
 from emu.errors import EmuError, did_you_mean
 from emu.run.folder import find_run_folders, read_config, read_meta
 from emu.run.metrics import read_rows
+from emu.study.analysis.absolute import read_absolute
+from emu.study.analysis.names import short_number
 
 WIN_RATE = "test_win_rate"
+RETURN = "test_return"
 # Settings that say how long and where a run goes on, not what it computes.
 INCIDENTAL = ("seed", "algo", "env", "steps", "devices", "log_interval", "tensorboard")
 INCIDENTAL_PARTS = ("checkpoint.", "rollout.workers", "rollout.where", "rollout.cluster", "rollout.timeout")
+# Runs of version 0.1 did not write down whether their task has a goal.
+WITH_GOAL = ("gridworld", "matrix/", "smac/", "football/")
+WITHOUT_GOAL = ("atari/", "gymnasium:")
+
+Warn = Callable[[str], None]
 
 
 class Run(NamedTuple):
@@ -36,6 +45,7 @@ class Run(NamedTuple):
     config: Config
     rows: list[dict[str, float]]
     scale: str = ""  # "paper", "laptop", or "" outside a study
+    has_goal: bool = True  # whether a win rate means anything; else teams are compared by their return
 
     def has(self, metric: str) -> bool:
         return any(metric in row for row in self.rows)
@@ -53,6 +63,9 @@ class Run(NamedTuple):
         return float(self.series(metric)[1][-1])
 
 
+# Finding and loading
+
+
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """Run folders among the given folders and below them."""
     if not paths:
@@ -67,16 +80,118 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def load_runs(paths: Sequence[Path]) -> list[Run]:
+def load_runs(paths: Sequence[Path], warn: Warn | None = None) -> list[Run]:
     """All runs in and below the given folders, each once; labels come from the nearest `study.json` above a run.
 
-    Runs of a study come in its order, which is the order of legends and tables.
+    Runs of a study come in its order, which is the order of legends and tables. A run that cannot be read, or that has
+    no evaluation yet, is an error; with `warn` it is named there and left out, so that it does not cost the others.
     """
     studies: dict[Path, dict[str, Any]] = {}
-    runs = _told_apart([_load_run(folder, studies) for folder in find_runs(paths)])
+    found = [run for folder in find_runs(paths) if (run := _load_or_warn(folder, studies, warn))]
+    if not found:
+        raise EmuError(f"None of the runs in {', '.join(map(str, paths))} can be used.")
     listed = [parent.parent / entry["folder"] for parent, study in studies.items() for entry in study.get("runs", [])]
     place = {folder: number for number, folder in enumerate(listed)}
+    runs = with_common_goal(_told_apart(found))
     return sorted(runs, key=lambda run: place.get(run.folder.resolve(), len(listed)))
+
+
+def with_common_goal(runs: Sequence[Run]) -> list[Run]:
+    """Runs of one environment agree on whether it has a goal: one that reached it speaks for those that never did."""
+    reached = {run.env for run in runs if run.has_goal}
+    return [run._replace(has_goal=run.env in reached) for run in runs]
+
+
+def _load_or_warn(folder: Path, studies: dict[Path, dict[str, Any]], warn: Warn | None) -> Run | None:
+    try:
+        run = _load_run(folder, studies)
+        if not run.has(RETURN):
+            raise EmuError(f"{folder} has no evaluation yet.")
+        read_absolute(folder, missing_ok=True)
+    except EmuError as error:
+        if warn is None:
+            raise
+        warn(f"Left out: {error}")
+        return None
+    return run
+
+
+def load_run(folder: Path) -> Run:
+    return _load_run(folder, {})
+
+
+def _load_run(folder: Path, studies: dict[Path, dict[str, Any]]) -> Run:
+    config = read_config(folder)
+    study, entry = _study_of(folder, studies)
+    env, rows = read_meta(folder).get("env"), checked_rows(folder)
+    env = env if isinstance(env, dict) else {}
+    return Run(
+        folder=folder,
+        label=str(entry.get("label") or config.algo),
+        env=config.env,
+        version=f"{env['name']} {env['version']}" if {"name", "version"} <= env.keys() else "unknown",
+        seed=config.seed,
+        algo=config.algo,
+        config=config,
+        rows=rows,
+        scale=str(study.get("scale") or ""),
+        has_goal=_has_goal(config.env, env.get("has_goal"), rows),
+    )
+
+
+def checked_rows(folder: Path) -> list[dict[str, float]]:
+    """The rows of a run's metrics, all of them numbers by name with a step that never falls."""
+    rows, before = read_rows(folder), -math.inf
+    for number, row in enumerate(rows, 1):
+        values = row.values() if isinstance(row, dict) else ["?"]
+        if not all(isinstance(value, int | float) for value in values):
+            raise EmuError(f"The metrics of {folder} cannot be used: row {number} does not hold numbers by name.")
+        if not before <= row.get("step", math.nan) < math.inf:
+            raise EmuError(f"The metrics of {folder} cannot be used: the step of row {number} is missing or falls.")
+        before = row["step"]
+    return rows
+
+
+def _has_goal(env: str, recorded: Any, rows: list[dict[str, float]]) -> bool:
+    """`spec.has_goal` as it was written down; for older runs by the environment's name, or else by what happened."""
+    if isinstance(recorded, bool):
+        return recorded
+    if env.startswith(WITH_GOAL) or env.startswith(WITHOUT_GOAL):
+        return env.startswith(WITH_GOAL)
+    return any(row.get(name, 0) > 0 for row in rows for name in (WIN_RATE, "train_win_rate"))
+
+
+# Studies and labels
+
+
+def _study_of(folder: Path, studies: dict[Path, dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The study that lists a run, and its entry there; both empty for a run outside of any study."""
+    whole = folder.resolve()
+    for parent in whole.parents:
+        path = parent / "study.json"
+        if not path.exists():
+            continue
+        if path not in studies:
+            studies[path] = read_study(parent)
+        name = whole.relative_to(parent).as_posix()
+        entry = next((run for run in studies[path].get("runs", []) if run["folder"] == name), {})
+        return studies[path], entry
+    return {}, {}
+
+
+def read_study(folder: Path) -> dict[str, Any]:
+    """The description of a study; empty where there is none."""
+    path = folder / "study.json"
+    if not path.exists():
+        return {}
+    try:
+        study = json.loads(path.read_text())
+        runs = study.get("runs", [])
+        if not all(isinstance(run["folder"], str) for run in runs):
+            raise TypeError("each of its runs must have a folder")
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise EmuError(f"{path} cannot be read: {error}. Restore it, or remove it to read the runs alone.") from error
+    return study
 
 
 def _told_apart(runs: list[Run]) -> list[Run]:
@@ -101,113 +216,6 @@ def _setting(name: str, value: Any) -> str:
     return f"{name.rpartition('.')[2]} {short_number(value) if isinstance(value, float) else value}"
 
 
-def load_run(folder: Path) -> Run:
-    return _load_run(folder, {})
-
-
-def _load_run(folder: Path, studies: dict[Path, dict[str, Any]]) -> Run:
-    config = read_config(folder)
-    study, entry = _study_of(folder, studies)
-    label = str(entry.get("label") or config.algo)
-    scale = str(study.get("scale") or "")
-    version = env_version(folder)
-    return Run(folder, label, config.env, version, config.seed, config.algo, config, read_rows(folder), scale)
-
-
-def _study_of(folder: Path, studies: dict[Path, dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The study that lists a run, and its entry there; both empty for a run outside of any study."""
-    whole = folder.resolve()
-    for parent in whole.parents:
-        path = parent / "study.json"
-        if not path.exists():
-            continue
-        if path not in studies:
-            studies[path] = read_study(parent)
-        name = whole.relative_to(parent).as_posix()
-        entry = next((run for run in studies[path].get("runs", []) if run.get("folder") == name), {})
-        return studies[path], entry
-    return {}, {}
-
-
-def read_study(folder: Path) -> dict[str, Any]:
-    """The description of a study; empty where there is none."""
-    path = folder / "study.json"
-    if not path.exists():
-        return {}
-    try:
-        study = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise EmuError(f"{path} cannot be read: {error}. Restore it, or remove it to read the runs alone.") from error
-    if not isinstance(study, dict):
-        raise EmuError(f"{path} must hold one JSON object.")
-    return study
-
-
-def env_version(folder: Path) -> str:
-    """Name and version of the environment that a run was trained in."""
-    try:
-        env = read_meta(folder)["env"]
-        return f"{env['name']} {env['version']}"
-    except (KeyError, TypeError):
-        return "unknown"
-
-
-def by_env(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by environment, in the order of their first appearance."""
-    return _group(runs, "env")
-
-
-def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by label, in the order of their first appearance."""
-    return _group(runs, "label")
-
-
-def _group(runs: Sequence[Run], field: str) -> dict[str, list[Run]]:
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(getattr(run, field), []).append(run)
-    return groups
-
-
-def aligned(runs: Sequence[Run], metric: str = WIN_RATE) -> tuple[np.ndarray, np.ndarray]:
-    """Several runs on common steps, those of all their tests, as far as all of them got: (P,), (runs, P)."""
-    series = [run.series(metric) for run in runs]
-    grid = np.unique(np.concatenate([steps for steps, _ in series]))
-    grid = grid[grid <= min(steps[-1] for steps, _ in series)]
-    return grid, np.stack([np.interp(grid, steps, values) for steps, values in series])
-
-
-def require_one_version(runs: Sequence[Run], mix_versions: bool = False) -> None:
-    """Refuse to compare numbers of one environment's different versions unless that is asked for."""
-    for env, group in by_env(runs).items():
-        versions = sorted({run.version for run in group})
-        if len(versions) > 1 and not mix_versions:
-            raise EmuError(
-                f"These runs of '{env}' come from different versions of it: {', '.join(versions)}. Their numbers are "
-                "not comparable. Look at them apart, or say --mix-versions if that is what you want."
-            )
-
-
-def short_steps(steps: float) -> str:
-    """A number of steps as people say it: 500, 20K, 1.37M."""
-    if steps >= 1e6:
-        return f"{steps / 1e6:.3g}M"
-    return f"{steps / 1e3:.3g}K" if steps >= 1e3 else f"{steps:.0f}"
-
-
-def short_number(value: float) -> str:
-    """A setting as the paper writes it: 1.3e-2, 0.01, 10."""
-    digits, exponent = f"{value:.3e}".split("e")
-    if value and (int(exponent) < -3 or (int(exponent) < -1 and float(digits) % 1)):
-        return f"{float(digits):g}e{int(exponent)}"
-    return f"{value:g}"
-
-
-def scale_note(runs: Sequence[Run]) -> str:
-    """Runs that were made smaller than the paper's say so wherever they are shown."""
-    return " (laptop scale)" if any(run.scale == "laptop" for run in runs) else ""
-
-
 def settings(config: Config) -> dict[str, Any]:
     """All settings of a run by their dotted names."""
     return dict(_flat(to_dict(config), ""))
@@ -228,3 +236,55 @@ def varied_settings(runs: Sequence[Run]) -> list[str]:
         groups.setdefault((run.algo, run.env), []).append(settings(run.config))
     names = [name for name in settings(Config()) if name not in ("seed", "algo", "env")]
     return [n for n in names if any(any(c[n] != g[0][n] for c in g) for g in groups.values())]
+
+
+# Side by side
+
+
+def by_env(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by environment, in the order of their first appearance."""
+    return _group(runs, "env")
+
+
+def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by label, in the order of their first appearance."""
+    return _group(runs, "label")
+
+
+def _group(runs: Sequence[Run], field: str) -> dict[str, list[Run]]:
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(getattr(run, field), []).append(run)
+    return groups
+
+
+def aligned(runs: Sequence[Run], metric: str = WIN_RATE, smooth: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Several runs on common steps, those of all their rows, as far as all of them got: (P,), (runs, P)."""
+    series = [(steps, smoothed(values, smooth)) for steps, values in (run.series(metric) for run in runs)]
+    grid = np.unique(np.concatenate([steps for steps, _ in series]))
+    grid = grid[grid <= min(steps[-1] for steps, _ in series)]
+    return grid, np.stack([np.interp(grid, steps, values) for steps, values in series])
+
+
+def smoothed(values: np.ndarray, window: int) -> np.ndarray:
+    """Each value replaced by the mean of the last `window` values up to it, of fewer at the beginning."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def require_one_version(runs: Sequence[Run], mix_versions: bool = False) -> None:
+    """Refuse to compare numbers of one environment's different versions unless that is asked for."""
+    for env, group in by_env(runs).items():
+        versions = sorted({run.version for run in group})
+        if len(versions) > 1 and not mix_versions:
+            raise EmuError(
+                f"These runs of '{env}' come from different versions of it: {', '.join(versions)}. Their numbers are "
+                "not comparable. Look at them apart, or say --mix-versions if that is what you want."
+            )
+
+
+def scale_note(runs: Sequence[Run]) -> str:
+    """Runs that were made smaller than the paper's say so wherever they are shown."""
+    return " (laptop scale)" if any(run.scale == "laptop" for run in runs) else ""

@@ -1,52 +1,64 @@
-"""Tables of a study, in Markdown and LaTeX: who did how well, the paper's table of radius and embedder, memory use."""
+"""Tables of a study: who did how well, the paper's table of radius and embedder, memory use, improvement.
+
+What is better is bold only where the seeds separate it from everything beside it: the 95 % interval of the difference
+lies above 0, which takes five seeds at least.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from emu import envs
 from emu.config import Config
 from emu.errors import EmuError, did_you_mean
-from emu.study.analysis import stats
-from emu.study.analysis.runs import Run, by_env, by_label, require_one_version, scale_note, short_number, short_steps
+from emu.study.analysis import scores, stats
+from emu.study.analysis.names import EMBEDDERS, readable, seeds_text, short_number, short_steps
+from emu.study.analysis.runs import Run, by_env, by_label, require_one_version, scale_note
+from emu.study.analysis.scores import Score, Summary
+from emu.study.analysis.table_text import NOTHING, Cell, Table
 
-NOTHING = "–"
-
-
-class Cell(NamedTuple):
-    text: str
-    best: bool = False
-
-
-class Table(NamedTuple):
-    """What a table says, apart from how it is written."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[Cell]]
-    groups: tuple[tuple[str, int], ...] = ()  # headings above neighbouring columns, and over how many
+CI = "(95 % CI)"
 
 
 def summary_tables(runs: Sequence[Run]) -> list[Table]:
-    """One row per environment and label; best in an environment: the highest overall win-rate."""
-    summaries = stats.summarise(runs)
-    absolute = any(summary.absolute for summary in summaries)
-    columns = ["environment", "algorithm", "seeds", "steps", "last win rate (95 % CI)", "IQM (95 % CI)"]
-    columns += ["overall win-rate", "best win rate"] + ["absolute win rate (95 % CI)"] * absolute
+    """One row per environment and label, tasks with a goal apart from those without."""
+    summaries = scores.summarise(runs)
+    kinds = dict.fromkeys(summary.score for summary in summaries)
+    return [_summary_table(runs, score, [s for s in summaries if s.score == score]) for score in kinds]
+
+
+def _summary_table(runs: Sequence[Run], score: Score, summaries: list[Summary]) -> Table:
+    many = any(len(s.seeds) >= stats.ENOUGH_SEEDS for s in summaries)  # below, an IQM is hardly more than a mean
+    absolute = any(s.absolute for s in summaries)
+    sure = f" {CI}" if many else ""
+    columns = ["environment", "algorithm", "seeds", "steps", f"overall {score.name}", f"last {score.name}{sure}"]
+    columns += [f"IQM{sure}"] * many + [f"best {score.name}", f"training {score.name}{sure}"]
+    columns += [f"absolute {score.name}{sure}"] * absolute
     rows = []
     for s in summaries:
-        top = max(other.overall.value for other in summaries if other.env == s.env)
-        row = [s.env, s.label, str(s.seeds), short_steps(s.steps), _interval(s.last), _interval(s.iqm)]
-        cells = [Cell(text) for text in row]
-        cells.append(Cell(_plus_minus(s.overall.value, s.overall_std), s.overall.value == top))
-        cells.append(Cell(f"{s.best:.2f}"))
-        rows.append(cells + [Cell(_interval(s.absolute) if s.absolute else NOTHING)] * absolute)
-    return [Table(f"Summary{scale_note(runs)}", columns, rows)]
+        cells = [Cell(text) for text in (s.env, readable(s.label), str(len(s.seeds)), short_steps(s.steps))]
+        cells += [Cell(over_seeds(s), s.ahead), Cell(interval_text(s.last, score))]
+        cells += [Cell(interval_text(s.iqm, score))] * many + [Cell(score.text(s.best))]
+        cells += [Cell(interval_text(s.training, score) if s.training else NOTHING)]
+        cells += [Cell(interval_text(s.absolute, score) if s.absolute else NOTHING)] * absolute
+        rows.append(cells)
+    return Table(f"Summary{scale_note(runs)}", columns, rows)
+
+
+def over_seeds(summary: Summary) -> str:
+    """The mean overall score with the seeds themselves; from five seeds on with their standard deviation."""
+    mean = summary.score.text(summary.overall.value, 3)
+    if len(summary.seeds) >= stats.ENOUGH_SEEDS:
+        return f"{mean} ± {summary.score.text(float(stats.spread(summary.seeds)), 3)}"
+    listed = ", ".join(summary.score.text(value, 3) for value in summary.seeds)
+    return f"{mean} ({listed})" if len(summary.seeds) > 1 else mean
+
+
+def interval_text(found: stats.Interval, score: Score = scores.WINS) -> str:
+    return f"{score.text(found.value)} {score.span(found)}".rstrip()
 
 
 def radius_tables(runs: Sequence[Run]) -> list[Table]:
@@ -65,72 +77,87 @@ def _radius_table(env: str, algo: str, runs: list[Run]) -> Table:
     cells: dict[tuple[float, str], list[Run]] = {}
     for run in runs:
         cells.setdefault((run.config.memory.radius, run.config.memory.embedder.kind), []).append(run)
-    kinds = [kind for kind in ("random", "embnet", "dcae") if any(kind == k for _, k in cells)]
-    radii = sorted({radius for radius, _ in cells})
-    end = stats.common_end(runs)
+    kinds = [kind for kind in EMBEDDERS if any(kind == k for _, k in cells)]
+    end, score = scores.common_end(runs), scores.score_of(runs)
     times = [end / 3, 2 * end / 3, end]
     rows = []
-    for radius in radii:
+    for radius in sorted({radius for radius, _ in cells}):
         row = [Cell(short_number(radius) if radius else "auto")]
         for time in times:
-            means = [_mean_overall(cells.get((radius, kind), []), time) for kind in kinds]
-            top = max(value for value in means if not math.isnan(value))
-            row += [Cell(_number(value, 3), value == top and len(kinds) > 1) for value in means]
+            row += _side_by_side([cells.get((radius, kind), []) for kind in kinds], time, score)
         rows.append(row)
-    seeds = sorted({len(members) for members in cells.values()})
-    count = f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-    title = f"Overall win-rate of {algo} on {env} by radius δ and embedder, {_seeds(count)}{scale_note(runs)}"
-    return Table(title, ["δ", *kinds * len(times)], rows, (("", 1), *((short_steps(t), len(kinds)) for t in times)))
+    counted = seeds_text(len(members) for members in cells.values())
+    what = f"Overall {score.name} of {readable(algo)} on {env} by radius δ and embedder"
+    groups = (("", 1), *((short_steps(t), len(kinds)) for t in times))
+    names = [EMBEDDERS[kind] for kind in kinds]
+    return Table(f"{what}, {counted}{scale_note(runs)}", ["δ", *names * len(times)], rows, groups)
 
 
-def _mean_overall(runs: list[Run], until: float) -> float:
-    return float(stats.overall_win_rates(runs, until).mean()) if runs else float("nan")
+def _side_by_side(groups: list[list[Run]], until: float, score: Score) -> list[Cell]:
+    """Mean overall scores of neighbouring cells, the best bold if it is separated from all others."""
+    found = [scores.overall(group, until, score.metric) if group else np.empty(0) for group in groups]
+    cells = []
+    for place, values in enumerate(found):
+        others = [other for k, other in enumerate(found) if k != place and len(other)]
+        best = len(values) > 0 and bool(others) and all(stats.separated(values, other) for other in others)
+        cells.append(Cell(score.text(values.mean(), 3) if len(values) else NOTHING, best))
+    return cells
 
 
 def memory_tables(runs: Sequence[Run]) -> list[Table]:
     """What the memories held at the end of training, mean over seeds, and what one takes when it is full."""
     remembering = [run for run in runs if run.has("memory_size")]
     if not remembering:
-        raise EmuError("None of these runs has logged a memory (memory_size in metrics.jsonl).")
+        raise EmuError("None of these runs has logged a memory (memory_size in their metrics).")
     columns = ["environment", "algorithm", "seeds", "entries", "MiB", "bytes per entry", "capacity", "GiB when full"]
     columns += ["mean visits", "desirable"]
     rows = []
     for env, group in by_env(remembering).items():
         for label, members in by_label(group).items():
-            size, used, visits, desirable = (
-                float(np.mean([run.last(f"memory_{name}") for run in members]))
-                for name in ("size", "bytes", "mean_visits", "share_desirable")
-            )
-            each = used / size if size else float("nan")
-            row = [env, label, str(len(members)), f"{size:,.0f}", f"{used / 2**20:.1f}", _number(each, 0)]
-            capacity, full = _when_full(members[0].config)
-            row += [f"{capacity:,}", f"{full / 2**30:.2f}", f"{visits:.2f}", f"{100 * desirable:.1f} %"]
-            rows.append([Cell(text) for text in row])
+            texts = [env, readable(label), str(len(members)), *_memory_use(members)]
+            rows.append([Cell(text) for text in texts])
     return [Table(f"Memory use at the end of training{scale_note(runs)}", columns, rows)]
 
 
-def _when_full(config: Config) -> tuple[int, int]:
-    """Entries and bytes of a full memory: states, embeddings, keys, counts and index (docs/memory.md)."""
+def _memory_use(runs: list[Run]) -> list[str]:
+    size, used, visits, desirable = (
+        float(np.mean([run.last(f"memory_{name}") for run in runs]))
+        for name in ("size", "bytes", "mean_visits", "share_desirable")
+    )
+    each = used / size if size else math.nan
+    texts = [f"{size:,.0f}", f"{used / 2**20:.1f}", NOTHING if math.isnan(each) else f"{each:,.0f}"]
+    return [*texts, *_when_full(runs[0].config), f"{visits:.2f}", f"{100 * desirable:.1f} %"]
+
+
+def _when_full(config: Config) -> list[str]:
+    """Entries and GiB of a full memory: states, embeddings, keys, counts and index (docs/memory.md).
+
+    The size of a state is the environment's to say. Only registered ones are asked: a table runs nobody's code.
+    """
+    if config.env not in envs.registered():
+        return [f"{config.memory.capacity:,}", NOTHING]
     state_dim = envs.make(config.env, **config.env_args).spec.state_dim
     capacity = config.memory.bounded_capacity(state_dim)
-    return capacity, capacity * config.memory.entry_bytes(state_dim)
+    return [f"{capacity:,}", f"{capacity * config.memory.entry_bytes(state_dim) / 2**30:.2f}"]
 
 
-def improvement_tables(runs: Sequence[Run], measure: stats.Measure = "overall") -> list[Table]:
-    """Probability that the row's label beats the column's, over all environments, by overall win-rate."""
-    scores = stats.scores_by_label(runs, measure)
-    if len(scores) < 2:
+def improvement_tables(runs: Sequence[Run], measure: scores.Measure = "overall") -> list[Table]:
+    """Probability that the row's label beats the column's, over all environments; bold where 0.5 lies below it."""
+    found = scores.scores_by_label(runs, measure)
+    if len(found) < 2:
         raise EmuError("A comparison needs runs of two labels at least.")
-    rows = []
-    for first in scores:
-        cells = [Cell(first)]
-        for second in scores:
-            same = first == second
-            text = NOTHING if same else _interval(stats.improvement_interval(scores[first], scores[second]))
-            cells.append(Cell(text))
-        rows.append(cells)
-    title = f"Probability of improvement of the row over the column, {measure} win rate{scale_note(runs)}"
-    return [Table(title, ["", *scores], rows)]
+    counted = seeds_text(len(task) for tasks in found.values() for task in tasks)
+    rows = [[Cell(readable(first)), *(_improvement(found, first, second) for second in found)] for first in found]
+    title = "Probability of improvement of the row over the column, "
+    title += f"{scores.measure_name(measure, runs)}, {counted}{scale_note(runs)}"
+    return [Table(title, ["", *map(readable, found)], rows)]
+
+
+def _improvement(found: dict[str, list[np.ndarray]], first: str, second: str) -> Cell:
+    if first == second:
+        return Cell(NOTHING)
+    interval = stats.improvement_interval(found[first], found[second])
+    return Cell(interval_text(interval), interval.low > 0.5)
 
 
 KINDS: dict[str, Callable[[Sequence[Run]], list[Table]]] = {
@@ -146,76 +173,3 @@ def make_tables(runs: Sequence[Run], kind: str, mix_versions: bool = False) -> l
         raise EmuError(f"No kind of table is called '{kind}'. {did_you_mean(kind, KINDS)}")
     require_one_version(runs, mix_versions)
     return KINDS[kind](runs)
-
-
-def write_tables(tables: Sequence[Table], kind: str, folder: Path) -> list[Path]:
-    """KIND.md and KIND.tex in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{kind}.md", folder / f"{kind}.tex"]
-    paths[0].write_text("\n".join(markdown(table) for table in tables))
-    paths[1].write_text("\n".join(latex(table) for table in tables))
-    return paths
-
-
-# Writing
-
-
-def markdown(table: Table) -> str:
-    above = [title for title, count in table.groups for _ in range(count)] or [""] * len(table.columns)
-    names = [f"{group}: {name}" if group else name for group, name in zip(above, table.columns, strict=True)]
-    lines = [f"**{table.title}**", "", _line(names), "|" + "---|" * len(names)]
-    lines += [_line([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in table.rows]
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"
-
-
-def latex(table: Table) -> str:
-    """A booktabs table."""
-    places = "l" + "r" * (len(table.columns) - 1)
-    lines = ["\\begin{table}", f"\\caption{{{escape(table.title)}}}", f"\\begin{{tabular}}{{{places}}}", "\\toprule"]
-    if table.groups:
-        lines += [_row(f"\\multicolumn{{{n}}}{{c}}{{{escape(title)}}}" for title, n in table.groups)]
-    lines += [_row(map(escape, table.columns)), "\\midrule"]
-    for row in table.rows:
-        lines += [_row(f"\\textbf{{{escape(c.text)}}}" if c.best else escape(c.text) for c in row)]
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}"]) + "\n"
-
-
-def _row(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + " \\\\"
-
-
-LATEX = {
-    "\\": "\\textbackslash{}",
-    "~": "\\textasciitilde{}",
-    "^": "\\textasciicircum{}",
-    "δ": "$\\delta$",
-    "λ": "$\\lambda$",
-    "±": "$\\pm$",
-    "×": "$\\times$",
-    "–": "--",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
-
-
-def escape(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text)
-
-
-def _interval(found: stats.Interval) -> str:
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
-
-
-def _plus_minus(value: float, deviation: float) -> str:
-    return f"{value:.3f}" if math.isnan(deviation) else f"{value:.3f} ± {deviation:.3f}"
-
-
-def _number(value: float, digits: int) -> str:
-    return NOTHING if math.isnan(value) else f"{value:,.{digits}f}"
-
-
-def _seeds(count: str) -> str:
-    return f"{count} seed{'' if count == '1' else 's'}"

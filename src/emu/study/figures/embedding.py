@@ -1,4 +1,4 @@
-"""The memory's embedding space by t-SNE: 50,000 entries coloured by their return, test episodes drawn over them.
+"""The memory's embedding space by t-SNE: 50,000 entries coloured by their return, greedy episodes drawn over them.
 
 The memory is the one in a run's newest checkpoint, the team the run's best. Entries and the states of the episodes are
 laid out together; a star marks a state whose nearest entry within the radius is desirable.
@@ -6,7 +6,6 @@ laid out together; a star marks a state whose nearest entry within the radius is
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +19,10 @@ from emu.play.build import recorder
 from emu.run.checkpoint import load_embedder
 from emu.run.folder import RunFolder
 from emu.run.team import load_team
-from emu.study.analysis.runs import Run, scale_note, short_steps
-from emu.study.figures.style import figure, grid_of, hide_rest
+from emu.study.analysis.names import readable, short_steps
+from emu.study.analysis.projection import tsne
+from emu.study.analysis.runs import Run, scale_note
+from emu.study.figures.style import figure, grid_of, hide_rest, note_of
 from emu.train.memory import MemoryKeeper
 
 SAMPLES = 50_000
@@ -31,7 +32,7 @@ Layout = Callable[[np.ndarray], np.ndarray]
 
 
 class Path2D(NamedTuple):
-    """A test episode in the picture."""
+    """A greedy episode in the picture."""
 
     points: np.ndarray  # (T+1, 2)
     desirable: np.ndarray  # (T+1,) bool
@@ -46,23 +47,6 @@ class Cloud(NamedTuple):
     size: int  # entries of the whole memory
     step: int  # of the checkpoint
     paths: list[Path2D]
-
-
-def tsne(points: np.ndarray) -> np.ndarray:
-    """(n, D) points in the plane, neighbours staying neighbours.
-
-    One thread: sums in one order give the same picture each time, and the threads of openTSNE, which wait by spinning,
-    take a hundred times as long on a busy machine.
-    """
-    try:
-        from openTSNE import TSNE
-    except ImportError as error:
-        raise EmuError("t-SNE needs openTSNE: pip install 'emu-marl[study]'.") from error
-    perplexity = min(30, (len(points) - 1) // 3)
-    layout = TSNE(perplexity=perplexity, neighbors="exact", random_state=0, n_jobs=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # entries with the same embedding have no distance
-        return np.asarray(layout.fit(np.asarray(points, np.float64)))
 
 
 def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
@@ -80,7 +64,7 @@ def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
 
 
 def cloud_of(run: Run, layout: Layout = tsne, samples: int = SAMPLES) -> Cloud:
-    """Sampled entries and test episodes of one run, laid out in the plane together."""
+    """Sampled entries and greedy episodes of one run, laid out in the plane together."""
     keeper, step = load_memory(run.folder, run.config)
     memory = keeper.memory
     if len(memory) < 10:
@@ -122,11 +106,13 @@ def embeddings(runs: Sequence[Run], out: Path, title: str = "", layout: Layout =
     clouds = [cloud_of(run, layout) for run in runs]
     rows, columns = grid_of(len(runs))
     size = (6.2, 5.2) if len(runs) == 1 else (5.2 * columns, 4.6 * rows)
-    with figure(out, runs, rows, columns, size) as (made, axes):
+    with figure(out, note_of(runs), rows, columns, size) as (made, axes):
         for panel, run, cloud in zip(axes.flat, runs, clouds, strict=False):
             _draw(made, panel, cloud)
             count = f"{len(cloud.points):,} of {cloud.size:,} entries at {short_steps(cloud.step)} steps"
-            panel.set_title(f"{run.label} on {run.env}, seed {run.seed}\n{count}{scale_note(runs)}", fontsize=10)
+            panel.set_title(
+                f"{readable(run.label)} on {run.env}, seed {run.seed}\n{count}{scale_note(runs)}", fontsize=10
+            )
         hide_rest(axes, len(runs))
         made.suptitle(title or None)
     return out
@@ -148,7 +134,7 @@ def _draw(made: Any, axes: Any, cloud: Cloud) -> None:
 
 
 def _draw_path(axes: Any, path: Path2D) -> None:
-    colour, name = ("#111111", "test episode, won") if path.won else ("#888888", "test episode, not won")
+    colour, name = ("#111111", "greedy episode, won") if path.won else ("#888888", "greedy episode, not won")
     axes.plot(*path.points.T, color=colour, linewidth=0.9, alpha=0.8, label=name)
     plain, star = path.points[~path.desirable], path.points[path.desirable]
     axes.scatter(*plain.T, s=14, color=colour, zorder=3)

@@ -1,8 +1,9 @@
 """Runs as tasks of a Ray cluster: `emu study ... --cluster auto` or an address.
 
-A task starts the same process as a sweep on one machine (`worker.py`) and waits for it. When a node is lost, Ray starts
-its tasks again elsewhere; each finds the run's folder and goes on from the last checkpoint, with the metrics of a run
-that nobody disturbed. The study's folder must be seen by every node (a shared file system), which is checked first.
+A task starts the same process as a sweep on one machine (`run_one.py`) and waits for it. When a node is lost, Ray
+starts its tasks again elsewhere; each finds the run's folder and goes on from the last checkpoint, with the metrics of
+a run that nobody disturbed. The study's folder must be seen by every node (a shared file system), which is checked
+first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from emu.envs.workers import ray as host_ray
 from emu.errors import EmuError
-from emu.study.plan import run_one as worker
+from emu.study.plan import run_one
 from emu.study.plan.plans import Planned
 from emu.study.plan.sweep import GRACE, Ended, Launcher, job_of
 
@@ -29,7 +30,7 @@ def load_ray() -> Any:
 
 def train_here(job: dict[str, Any], log: str) -> int:
     """On a node: one run's process from start to end; its exit status. It dies with this task, however that ends."""
-    process = worker.start(worker.Job(**job), Path(log))
+    process = run_one.start(run_one.Job(**job), Path(log))
     try:
         while (status := process.poll()) is None:
             time.sleep(0.5)

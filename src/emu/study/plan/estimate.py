@@ -1,8 +1,9 @@
-"""How long a study may take on this machine: from speeds that were measured here, never from guesses.
+"""How long a study may take on this machine: from speeds that were measured here, or roughly from those of another.
 
 Speeds are kept per kind of run (everything of a configuration that costs time) in a file of the user's cache folder.
 They come from `emu study NAME --measure`, which trains each kind for a few seconds, and from every run that a sweep on
-this machine finished, which says more: a memory that fills up makes a run slower than its first seconds.
+this machine finished, which says more: a memory that fills up makes a run slower than its first seconds. Before any of
+that, `reference_speed` says what such a run did on one core of the machine that this project was built on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -24,11 +26,20 @@ from emu.errors import EmuError
 from emu.files import cache_folder, replace_json
 from emu.run.folder import RunFolder
 from emu.run.metrics import read_rows, read_timing
-from emu.study.plan import run_one as worker
+from emu.study.plan import run_one
 from emu.study.plan.plans import Planned
 
 SECONDS = 15.0  # of training that one measurement takes, after compiling
 PATIENCE = 300.0  # seconds until a run must have done its first updates
+REFERENCE = (
+    ("gridworld", 900.0),
+    ("matrix/", 2_000.0),
+    ("smac/", 1_000.0),  # with three agents
+    ("football/", 95.0),
+    ("gymnasium:", 220.0),
+    ("atari/", 60.0),
+    ("", 300.0),
+)
 NEUTRAL: dict[str, Any] = {
     "algo": "",
     "seed": 0,
@@ -42,14 +53,13 @@ class Estimate(NamedTuple):
     """The time of a plan, as far as it is known."""
 
     steps: int  # of all runs
-    seconds: float  # of the runs whose speed is known, shared out among the workers
-    known: int  # kinds of runs with a known speed
+    seconds: float  # of all runs, shared out among the workers
+    known: int  # kinds of runs whose speed was measured here
     kinds: int
 
     def text(self) -> str:
-        if self.known < self.kinds:
-            return "?" if not self.known else f"? ({self.known} of {self.kinds} kinds measured)"
-        return about(self.seconds)
+        """`3 h`, or `~3 h` where some speeds are those of another machine."""
+        return f"{'' if self.known == self.kinds else '~'}{about(self.seconds)}"
 
 
 def about(seconds: float) -> str:
@@ -99,12 +109,34 @@ def estimate(runs: Iterable[Planned], workers: int, speeds: dict[str, float]) ->
         config = group[0].config()
         kinds.add(kind(config))
         steps += config.steps * len(group)
-        seconds += config.steps * len(group) / speeds.get(kind(config), float("inf"))
+        seconds += config.steps * len(group) / (speeds.get(kind(config)) or reference_speed(config))
     return Estimate(steps, seconds / workers, len(kinds & speeds.keys()), len(kinds))
 
 
+def reference_speed(config: Config) -> float:
+    """Steps a second, roughly: what runs of this kind did on one core of a shared server (2.8 GHz, no GPU).
+
+    From the timing of this project's own runs with QMIX and QPLEX (docs/results.md). A battle's time grows with the
+    number of agents: 3m 1,000, 2s3z 550, 3s5z 170, 8m 150 steps/s.
+    """
+    speed = next(speed for name, speed in REFERENCE if config.env.startswith(name))
+    if config.env.startswith("smac/"):
+        speed *= (3 / _agents(config.env)) ** 1.8
+    if config.memory.use != "none" and config.replay.unit == "episodes":
+        speed *= 0.6 if config.memory.embedder.interval < 5_000 else 0.9
+    for scale in (config.curiosity.scale, config.diversity.beta):
+        speed *= 0.45 if scale else 1.0
+    return speed
+
+
+def _agents(env: str) -> int:
+    """Agents of a battle, as its map's name tells: 3s5z has eight; ten where the name does not."""
+    numbers = re.findall(r"\d+", env.partition("/")[2].partition("_vs_")[0])
+    return sum(map(int, numbers)) if numbers and "MMM" not in env else 10
+
+
 def speed_of(folder: Path) -> float:
-    """Steps a second of a whole run, compiling left out: time that passed between two tests of one process."""
+    """Steps a second of a whole run, compiling left out: time that passed between two evaluations of one process."""
     rows = read_timing(folder)
     steps = seconds = 0.0
     for before, after in itertools.pairwise(rows[1:]):  # the first rows are compiling
@@ -134,8 +166,8 @@ def measure_one(run: Planned, seconds: float) -> float:
     config = replace(run.config(), {"log_interval": 200, "checkpoint.interval": 2**30, "eval.interval": 2**30})
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        process = worker.start(
-            worker.Job(str(folder), to_dict(config), [], ["emu", "study", "--measure"]), folder.with_suffix(".log")
+        process = run_one.start(
+            run_one.Job(str(folder), to_dict(config), [], ["emu", "study", "--measure"]), folder.with_suffix(".log")
         )
         try:
             points = list(_progress(folder, process.poll, seconds))

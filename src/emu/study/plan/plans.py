@@ -1,9 +1,9 @@
 """What a study consists of: planned runs, the folder each one lives in, and how far it has come.
 
-A run is *finished* when its config.json says what was planned and its metrics hold the test at the last step. A folder
-in which training took place (it has `checkpoints/`) must also hold the last checkpoint, so that a process killed
-between the last test and the last save is not taken for done; results that were committed without checkpoints count
-as they are.
+A run is *finished* when its config.json says what was planned and its metrics hold the evaluation at the last step. A
+folder in which training took place (it has `checkpoints/`) must also hold the last checkpoint, so that a process killed
+between the last evaluation and the last save is not taken for done; results that were committed without checkpoints
+count as they are.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from emu import envs
-from emu.config import Config, to_dict
+from emu.config import Config
 from emu.config.presets import preset
 from emu.errors import ConfigError, EmuError
 from emu.files import replace_json
 from emu.run.folder import EVALUATION, RunFolder, is_run, read_config, read_meta
 from emu.run.metrics import read_rows
+from emu.study.analysis.runs import settings
 
 # One device per run: what a run computes then does not depend on how many run side by side.
 ALONE: dict[str, Any] = {"devices": 1, "tensorboard": False}
@@ -149,7 +150,7 @@ def standing(folder: Path, config: Config) -> Standing:
 
 
 def is_finished(folder: Path, config: Config) -> bool:
-    """Whether the last test is there and, where checkpoints are kept, the last checkpoint as well."""
+    """Whether the last evaluation is there and, where checkpoints are kept, the last checkpoint as well."""
     run = RunFolder(folder)
     if not run.metrics.exists():
         return False
@@ -161,16 +162,9 @@ def is_finished(folder: Path, config: Config) -> bool:
 
 def differences(found: Config, wanted: Config) -> str:
     """The settings in which two configurations differ: `steps 500 instead of 900`."""
-    a, b = _flat(to_dict(found)), _flat(to_dict(wanted))
+    a, b = settings(found), settings(wanted)
     pairs = [f"{key} {a.get(key)!r} instead of {b.get(key)!r}" for key in {**b, **a} if a.get(key) != b.get(key)]
     return ", ".join(pairs[:3]) + (f" and {len(pairs) - 3} more" if len(pairs) > 3 else "")
-
-
-def _flat(data: dict[str, Any], where: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        flat |= _flat(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
-    return flat
 
 
 def check_plan(plan: Plan, out: Path) -> dict[Path, Standing]:

@@ -1,4 +1,4 @@
-"""The process of one run: `python -m emu.study.plan.run_one`, started by a sweep here or by a task of a cluster.
+"""The process of one run, `python -m emu.study.plan.run_one`: started by a sweep here or by a task of a cluster.
 
 Its first line of input is the job as JSON. The input then stays open for as long as whoever started it lives; when it
 ends, so does this process, at once: no run goes on that nobody watches. What was saved is resumed by the next sweep.

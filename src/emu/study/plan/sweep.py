@@ -24,7 +24,7 @@ from rich.console import Console
 from emu.config import to_dict
 from emu.errors import EmuError
 from emu.run.lock import RunLock
-from emu.study.plan import run_one as worker
+from emu.study.plan import run_one
 from emu.study.plan.plans import Plan, Planned, check_plan, is_finished, write_study
 from emu.study.plan.watch import Line, Watch
 
@@ -224,14 +224,14 @@ class Processes:
         self.cores = share_cores(available_cores(), workers)
 
     def start(self, run: Planned, slot: int) -> Process:
-        return Process(worker.start(job_of(run, self.out, self.cores[slot], self.command), self.out / run.log))
+        return Process(run_one.start(job_of(run, self.out, self.cores[slot], self.command), self.out / run.log))
 
     def close(self) -> None:
         pass
 
 
-def job_of(run: Planned, out: Path, cores: list[int], command: list[str]) -> worker.Job:
-    return worker.Job(str((out / run.folder).absolute()), to_dict(run.config()), cores, command)
+def job_of(run: Planned, out: Path, cores: list[int], command: list[str]) -> run_one.Job:
+    return run_one.Job(str((out / run.folder).absolute()), to_dict(run.config()), cores, command)
 
 
 def available_cores() -> list[int]:

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from emu.run.folder import RunFolder
+from emu.run.folder import RunFolder, read_meta
 from emu.study.plan.plans import Planned
 from emu.train.progress import human_time
 
@@ -31,15 +31,15 @@ STYLES: dict[str, str] = {"running": "bold", "finished": "green", "found": "gree
 WORDS: dict[str, str] = {"found": "finished before"}
 
 
-class Seen(NamedTuple):
-    """The last values in a run's metrics."""
+class LastValues(NamedTuple):
+    """The newest values in a run's metrics."""
 
     step: int = 0
     win: float | None = None
     total: float | None = None  # return
 
 
-def look(folder: Path, before: Seen = Seen()) -> Seen:
+def last_values(folder: Path, before: LastValues = LastValues()) -> LastValues:
     """The end of a run's metrics.jsonl; whatever it does not say stays as before."""
     try:
         with RunFolder(folder).metrics.open("rb") as file:
@@ -54,7 +54,7 @@ def look(folder: Path, before: Seen = Seen()) -> Seen:
         return before
     if not tests:
         return before._replace(step=int(rows[-1]["step"]))
-    return Seen(int(rows[-1]["step"]), tests[-1]["test_win_rate"], tests[-1]["test_return"])
+    return LastValues(int(rows[-1]["step"]), tests[-1].get("test_win_rate"), tests[-1]["test_return"])
 
 
 def _row(line: bytes) -> dict[str, float] | None:
@@ -72,12 +72,13 @@ class Line:
     def __init__(self, run: Planned, out: Path, steps: int, state: State) -> None:
         self.run, self.folder, self.steps, self.state = run, out / run.folder, steps, state
         self.note = ""
+        self._goal: bool | None = None
         self._recent: deque[tuple[float, int]] = deque()
-        self.seen = look(self.folder)
+        self.values = last_values(self.folder)
 
     def update(self, now: float) -> None:
-        self.seen = look(self.folder, self.seen)
-        step = self.seen.step
+        self.values = last_values(self.folder, self.values)
+        step = self.values.step
         if self._recent and step < self._recent[-1][1]:  # resumed from an earlier checkpoint
             self._recent.clear()
         if not self._recent or step > self._recent[-1][1]:
@@ -93,7 +94,14 @@ class Line:
         return (last - first) / (now - then) if now > then else 0.0
 
     def left(self) -> int:
-        return 0 if self.state in ("finished", "found", "failed") else max(0, self.steps - self.seen.step)
+        return 0 if self.state in ("finished", "found", "failed") else max(0, self.steps - self.values.step)
+
+    def has_goal(self) -> bool:
+        """Whether its win rate means anything: as the run says, once it has begun."""
+        if self._goal is None:
+            env = read_meta(self.folder).get("env")
+            self._goal = env.get("has_goal") if isinstance(env, dict) else None
+        return self._goal is not False
 
     def forget_speed(self) -> None:
         self._recent.clear()
@@ -176,15 +184,15 @@ class Watch:
 
 
 def _cells(line: Line) -> list[str]:
-    seen, rate = line.seen, line.rate()
+    values, rate = line.values, line.rate()
     status = WORDS.get(line.state, line.state) + (f": {line.note}" if line.note else "")
     return [
         f"{line.run.env} {line.run.label}",
         str(line.run.seed),
-        f"{seen.step:,}/{line.steps:,}",
+        f"{values.step:,}/{line.steps:,}",
         f"{rate:,.0f}" if rate else "-",
         human_time(line.left() / rate) if rate else "-",
-        "-" if seen.win is None else f"{seen.win:.2f}",
-        "-" if seen.total is None else f"{seen.total:.2f}",
+        "-" if values.win is None or not line.has_goal() else f"{values.win:.2f}",
+        "-" if values.total is None else f"{values.total:.2f}",
         status,
     ]

@@ -5,8 +5,7 @@ All snapshots of a run are projected together, so that a place on the map means 
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +16,11 @@ from emu.envs.protocols import Sketchable
 from emu.envs.spec import Sketch
 from emu.errors import EmuError
 from emu.run.folder import RunFolder
-from emu.run.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_paths
+from emu.run.snapshots import Snapshot, read_snapshot, snapshot_paths
+from emu.study.analysis.projection import principal_components, require_tsne, tsne
+from emu.study.analysis.runs import Warn
 from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
-from emu.study.report.series import Told
+from emu.study.report.series import ReportRun
 
 Projection = Literal["pca", "tsne"]
 BUDGET = 12_000_000  # characters for all snapshots
@@ -28,43 +29,46 @@ PLACES = 150  # of an episode at most
 SIZES = ((16, 2_000), (12, 1_500), (10, 1_000), (8, 700), (6, 500), (5, 300), (4, 200), (3, 100), (1, 50))
 TSNE_FROM = 3  # where SIZES are small enough for t-SNE to take a minute and not ten
 ROW_BYTES = 27  # of a memory without its drawing: place 4, key 8, return 4, desirable 1, visits 8, time 2
-Warn = Callable[[str], None]
 
 
 def memories_payload(
-    told: Sequence[Told], projection: Projection, take: bool, warn: Warn, budget: int = BUDGET
+    runs: Sequence[ReportRun], projection: Projection, take: bool, warn: Warn, budget: int = BUDGET
 ) -> dict[str, Any]:
     """The runs that have a memory to show, with as many snapshots and memories as the budget allows.
 
     `take`: a run without snapshots gets one from its checkpoint.
     """
-    if projection == "tsne" and importlib.util.find_spec("openTSNE") is None:
-        raise EmuError("--projection tsne needs openTSNE: pip install openTSNE, or use --projection pca.")
-    found = [(t, paths) for t in told if t.run.config.memory.use != "none" and (paths := _paths(t, take, warn))]
+    if projection == "tsne":
+        require_tsne()
+    remembering = [shown for shown in runs if shown.run.config.memory.use != "none"]
+    found = [(shown, paths) for shown in remembering if (paths := _paths(shown, take, warn))]
     chosen = _one_seed_of_each_first(found)[:RUNS]
-    firsts = len({(t.panel, t.run.label) for t, _ in chosen})
-    cost = [_row_bytes(t) for t, _ in chosen]
+    firsts = len({(shown.panel, shown.run.label) for shown, _ in chosen})
+    cost = [_row_bytes(shown) for shown, _ in chosen]
     sizes = SIZES if projection == "pca" else SIZES[TSNE_FROM:]
     count, shots, rows = _fitting([len(paths) for _, paths in chosen], cost, firsts, budget, sizes)
     chosen = chosen[:count]
-    runs = [run for t, paths in chosen if (run := _run(t, _evenly(paths, shots), rows, projection, warn))]
-    return {"runs": runs, "left_out": len(found) - len(chosen)}
+    records = [_run(shown, _evenly(paths, shots), rows, projection, warn) for shown, paths in chosen]
+    return {"runs": [record for record in records if record], "left_out": len(found) - len(chosen)}
 
 
-def _paths(t: Told, take: bool, warn: Warn) -> list[Path]:
-    paths = snapshot_paths(t.run.folder)
-    if paths or not take or not RunFolder(t.run.folder).was_trained_here():
+def _paths(shown: ReportRun, take: bool, warn: Warn) -> list[Path]:
+    paths = snapshot_paths(shown.run.folder)
+    if paths or not take or not RunFolder(shown.run.folder).was_trained_here():
         return paths
+    if shown.run.env not in envs.registered():
+        warn(f"The memory of {shown.run.folder} is not shown: no snapshots, and its environment is not registered.")
+        return []
     from emu.train.snapshots import snapshot_of  # which needs JAX: only where there is something to take
 
     try:
-        return [snapshot_of(t.run.folder)]
+        return [snapshot_of(shown.run.folder)]
     except EmuError as error:
-        warn(f"The memory of {t.run.folder} is not shown: {error}")
+        warn(f"The memory of {shown.run.folder} is not shown: {error}")
         return []
 
 
-def _one_seed_of_each_first(found: list[tuple[Told, list[Path]]]) -> list[tuple[Told, list[Path]]]:
+def _one_seed_of_each_first(found: list[tuple[ReportRun, list[Path]]]) -> list[tuple[ReportRun, list[Path]]]:
     """First a run of every curve, then a second one of each, and so on."""
     seen: dict[tuple[str, str], int] = {}
     turns = []
@@ -75,9 +79,9 @@ def _one_seed_of_each_first(found: list[tuple[Told, list[Path]]]) -> list[tuple[
     return [item for _, item in sorted(zip(turns, found, strict=True), key=lambda pair: pair[0])]
 
 
-def _row_bytes(t: Told) -> float:
+def _row_bytes(shown: ReportRun) -> float:
     """Of a memory, drawing included; the environment alone tells how many figures there are."""
-    scene = _sketch(t, np.zeros((1, 0), np.float16), lambda _: None)
+    scene = _sketch(shown, np.zeros((1, 0), np.float16), lambda _: None)
     return ROW_BYTES + (4 * scene.figures.shape[1] if scene else 0)
 
 
@@ -103,7 +107,7 @@ def _evenly(items: list[Any], count: int) -> list[Any]:
     return [items[k] for k in np.unique(np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int))]
 
 
-def _run(t: Told, paths: list[Path], rows: int, projection: Projection, warn: Warn) -> dict[str, Any] | None:
+def _run(shown: ReportRun, paths: list[Path], rows: int, projection: Projection, warn: Warn) -> dict[str, Any] | None:
     snapshots = []
     for path in paths:
         try:
@@ -114,15 +118,15 @@ def _run(t: Told, paths: list[Path], rows: int, projection: Projection, warn: Wa
     if not snapshots:
         return None
     maps = project([s.memories.key for s in snapshots] + [s.episode.key for s in snapshots], projection)
-    scene, drawings = _drawings(t, snapshots, warn)
+    scene, drawings = _drawings(shown, snapshots, warn)
     shots = []
     for k, shot in enumerate(snapshots):
         places = {name: (flat[k], flat[k + len(snapshots)]) for name, (flat, _) in maps.items()}
         shots.append(_shot(shot, places, *drawings[k]))
     return {
-        "panel": t.panel,
-        "label": t.run.label,
-        "seed": t.run.seed,
+        "panel": shown.panel,
+        "label": shown.run.label,
+        "seed": shown.run.seed,
         "scene": scene,
         "axes": {name: axes for name, (_, axes) in maps.items()},
         "snapshots": shots,
@@ -131,9 +135,9 @@ def _run(t: Told, paths: list[Path], rows: int, projection: Projection, warn: Wa
 
 def _smaller(shot: Snapshot, rows: int) -> Snapshot:
     kept = np.unique(np.linspace(0, len(shot.memories.key) - 1, min(rows, len(shot.memories.key))).round().astype(int))
-    shown = _evenly(list(range(len(shot.episode.key))), PLACES)
-    memories = Memories(*(column[kept] for column in shot.memories))
-    return shot._replace(memories=memories, episode=Trail(*(column[shown] for column in shot.episode)))
+    places = _evenly(list(range(len(shot.episode.key))), PLACES)
+    memories = shot.memories._make(column[kept] for column in shot.memories)
+    return shot._replace(memories=memories, episode=shot.episode._make(column[places] for column in shot.episode))
 
 
 def _shot(shot: Snapshot, places: dict[str, Any], drawn: Any, path_drawn: Any) -> dict[str, Any]:
@@ -175,39 +179,21 @@ def project(groups: Sequence[np.ndarray], projection: Projection) -> dict[str, t
     words = [f"{name} principal component ({share:.0%})" for name, share in zip(("1st", "2nd"), shares, strict=True)]
     maps = {"PCA": (np.split(flat, cuts), words)}
     if projection == "tsne":
-        maps["t-SNE"] = (np.split(_tsne(keys), cuts), ["t-SNE 1", "t-SNE 2"])
+        maps["t-SNE"] = (np.split(tsne(keys), cuts), ["t-SNE 1", "t-SNE 2"])
     return maps
-
-
-def principal_components(keys: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """The two directions of largest variance: (n, 2) places and the share of the variance each holds."""
-    centred = keys - keys.mean(axis=0)
-    _, spread, directions = np.linalg.svd(centred, full_matrices=False)
-    signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
-    directions = (directions * np.where(signs == 0, 1, signs)[:, None])[:2]
-    flat = centred @ directions.T
-    total = float((spread**2).sum()) or 1.0
-    shares = [float(s**2 / total) for s in spread[:2]]
-    missing = 2 - flat.shape[1]  # keys of one dimension
-    return np.pad(flat, ((0, 0), (0, missing))), shares + [0.0] * missing
-
-
-def _tsne(keys: np.ndarray) -> np.ndarray:
-    from openTSNE import TSNE  # type: ignore[import-not-found]
-
-    perplexity = min(30, max(2, (len(keys) - 1) // 3))
-    return np.asarray(TSNE(perplexity=perplexity, n_jobs=1, random_state=0, n_iter=300).fit(keys))
 
 
 # The drawings
 
 
-def _sketch(t: Told, states: np.ndarray, warn: Warn) -> Sketch | None:
-    """Drawings of (n, S) states; None where the environment offers none or is not here."""
+def _sketch(shown: ReportRun, states: np.ndarray, warn: Warn) -> Sketch | None:
+    """Drawings of (n, S) states; None where the environment offers none, is not registered, or is not here."""
+    if shown.run.env not in envs.registered():
+        return None
     try:
-        env = envs.make(t.run.env, **t.run.config.env_args)
+        env = envs.make(shown.run.env, **shown.run.config.env_args)
     except EmuError as error:
-        warn(f"States of {t.run.env} are not drawn: {error}")
+        warn(f"States of {shown.run.env} are not drawn: {error}")
         return None
     width = env.spec.state_dim
     if not isinstance(env, Sketchable):
@@ -215,9 +201,11 @@ def _sketch(t: Told, states: np.ndarray, warn: Warn) -> Sketch | None:
     return env.sketch(states if states.shape[1] else np.zeros((1, width), np.float16))
 
 
-def _drawings(t: Told, snapshots: list[Snapshot], warn: Warn) -> tuple[dict[str, Any] | None, list[tuple[Any, Any]]]:
+def _drawings(
+    shown: ReportRun, snapshots: list[Snapshot], warn: Warn
+) -> tuple[dict[str, Any] | None, list[tuple[Any, Any]]]:
     states = np.concatenate([part for s in snapshots for part in (s.memories.state, s.episode.state)])
-    sketch = _sketch(t, states, warn)
+    sketch = _sketch(shown, states, warn)
     if sketch is None:
         return None, [(None, None)] * len(snapshots)
     size = np.array([sketch.scene["width"], sketch.scene["height"], 1, 1])

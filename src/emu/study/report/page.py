@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 
 import emu
 from emu.errors import EmuError
-from emu.study.analysis.runs import read_study
+from emu.study.analysis.runs import Warn, read_study
 from emu.study.report.memories import Projection, memories_payload
-from emu.study.report.series import curves_payload, read_told
+from emu.study.report.series import curves_payload, read_runs, score_metrics
 from emu.study.report.settings import settings_html
 from emu.study.report.summary import facts, summary_html
 
@@ -26,20 +25,20 @@ def write_report(
     out: Path | None = None,
     projection: Projection = "pca",
     take_snapshots: bool = True,
-    warn: Callable[[str], None] = lambda _: None,
+    warn: Warn = lambda _: None,
 ) -> Path:
     """Write one page about all runs in and below a folder; returns where it is."""
     folder, out = folder.resolve(), out or folder / "report.html"
     if out.suffix != ".html":
         raise EmuError(f"A report is an .html file, not '{out.name}'.")
-    told = read_told(folder)
-    study = read_study(folder)
-    known = facts(told)
+    runs, study = read_runs(folder, warn), read_study(folder)
+    known = facts(runs)
     data = {
         "labels": known["labels"],
         "panels": known["panels"],
-        "curves": curves_payload(told),
-        "memories": memories_payload(told, projection, take_snapshots, warn),
+        "scores": score_metrics(runs),
+        "curves": curves_payload(runs),
+        "memories": memories_payload(runs, projection, take_snapshots, warn),
     }
     page = fill(
         {
@@ -47,12 +46,15 @@ def write_report(
             "FACTS": escape(known["words"]),
             "VERSION": escape(emu.__version__),
             "COMMAND": escape(str(study.get("command") or "")),
-            "SUMMARY": summary_html(told),
-            "SETTINGS": settings_html(told, folder),
+            "SUMMARY": summary_html(runs),
+            "SETTINGS": settings_html(runs, folder),
             "DATA": as_script(data),
         }
     )
-    content = page.encode()
+    return _write(out, page.encode(), warn)
+
+
+def _write(out: Path, content: bytes, warn: Warn) -> Path:
     if len(content) > LIMIT:
         warn(f"The page is large: {len(content) / 1e6:.0f} MB. Report on fewer runs for a smaller one.")
     try:

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from emu.study.analysis.runs import settings
-from emu.study.report.series import Told
+from emu.study.report.series import ReportRun
 
 FULL_SETTINGS = 40  # curves whose settings are listed in full
 LISTED_RUNS = 400
 APART = ("seed", "env", "devices", "tensorboard", "memory.snapshot_interval")  # other values, same experiment
 
 
-def settings_html(told: Sequence[Told], root: Path) -> str:
-    groups: dict[tuple[str, str], list[Told]] = {}
-    for t in told:
-        groups.setdefault((t.panel, t.run.label), []).append(t)
+def settings_html(runs: Sequence[ReportRun], root: Path) -> str:
+    groups: dict[tuple[str, str], list[ReportRun]] = {}
+    for shown in runs:
+        groups.setdefault((shown.panel, shown.run.label), []).append(shown)
     flat = {name: settings(members[0].run.config) for name, members in groups.items()}
-    return "\n".join([_differences(flat), _in_full(flat), _provenance(told, root)])
+    return "\n".join([_differences(flat), _in_full(flat), _provenance(runs, root)])
 
 
 def differing(flat: dict[Any, dict[str, Any]]) -> list[str]:
@@ -56,30 +56,30 @@ def _in_full(flat: dict[tuple[str, str], dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def _provenance(told: Sequence[Told], root: Path) -> str:
-    rows = [_origin(t, root) for t in told[:LISTED_RUNS]]
-    more = f'<p class="note">and {len(told) - LISTED_RUNS:,} more</p>' if len(told) > LISTED_RUNS else ""
+def _provenance(runs: Sequence[ReportRun], root: Path) -> str:
+    rows = [_origin(shown, root) for shown in runs[:LISTED_RUNS]]
+    more = f'<p class="note">and {len(runs) - LISTED_RUNS:,} more</p>' if len(runs) > LISTED_RUNS else ""
     head = ["run", "seed", "steps", "environment", "commit", "versions", "machine", "command"]
     return f"<details><summary>Where each run came from</summary>{_table(head, rows)}{more}</details>"
 
 
-def _origin(t: Told, root: Path) -> list[str]:
-    steps = max((int(s[-1]) for s, _ in t.series.values()), default=0)
-    wanted = t.run.config.steps
-    commit, dirty = str(t.meta.get("git_commit") or "unknown"), ""
-    if "+" in commit:
-        commit, dirty = commit.split("+")[0], "+changes"
-    packages = {"emu": t.meta.get("emu", "?"), "python": t.meta.get("python", "?"), **t.meta.get("packages", {})}
-    words = [str(word) for word in t.meta.get("command") or []]
-    command = shlex.join(["emu", *words[1:]]) if words else ""
+def _origin(shown: ReportRun, root: Path) -> list[str]:
+    run, meta = shown.run, shown.meta
+    steps, wanted = max((int(at[-1]) for at, _ in shown.series.values()), default=0), run.config.steps
+    commit, _, changes = str(meta.get("git_commit") or "unknown").partition("+")
+    packages = meta.get("packages")
+    versions = {"emu": meta.get("emu", "?"), "python": meta.get("python", "?")}
+    versions |= packages if isinstance(packages, dict) else {}
+    words = meta.get("command")
+    command = shlex.join(["emu", *map(str, words[1:])]) if isinstance(words, list) and words else ""
     return [
-        escape(t.run.folder.relative_to(root).as_posix()),
-        str(t.run.seed),
+        escape(run.folder.relative_to(root).as_posix()),
+        str(run.seed),
         f"{steps:,}" if steps >= wanted else f"{steps:,} of {wanted:,}",
-        escape(t.run.version),
-        escape(commit[:10] + dirty),
-        escape(", ".join(f"{name} {version}" for name, version in packages.items())),
-        escape(str(t.meta.get("machine", "unknown"))),
+        escape(run.version),
+        escape(commit[:10] + ("+changes" if changes else "")),
+        escape(", ".join(f"{name} {version}" for name, version in versions.items())),
+        escape(str(meta.get("machine", "unknown"))),
         f"<code>{escape(command)}</code>",
     ]
 

@@ -1,4 +1,8 @@
-"""The top of the page: per environment who leads, by how much, and how sure that is; then over all environments."""
+"""The top of the page: per environment who is ahead, by how much, and how sure that is; then over all environments.
+
+Labels are ranked by their overall score (win rate, or return where a task has no goal). "Leads" is said only where the
+seeds show it: the 95 % interval of the difference lies above 0, which takes five seeds each.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from emu.errors import EmuError
-from emu.study.analysis.runs import WIN_RATE, Run, by_label, short_steps
-from emu.study.analysis.stats import (
-    Interval,
+from emu.study.analysis import stats
+from emu.study.analysis.names import seeds_text, short_steps
+from emu.study.analysis.runs import RETURN, Run, by_label
+from emu.study.analysis.scores import (
+    NORMALISED,
+    WINS,
+    Score,
     Summary,
     common_end,
-    improvement_interval,
-    interval,
-    mean,
-    quantiles,
-    resample,
-    run_scores,
+    score_of,
     scores_by_label,
     summarise,
     values_at,
 )
-from emu.study.report.series import Told
+from emu.study.report.series import ReportRun
 
-RETURN = "test_return"
-FEW_SEEDS = 5  # below, resampling seeds says too little about other seeds
+FEW = "With fewer than five seeds there is no interval: dots are the seeds, and an order may be chance."
+Span = tuple[float, float]  # what the ends of a drawn scale stand for
 
 
 class Line(NamedTuple):
@@ -37,132 +40,122 @@ class Line(NamedTuple):
     returns: np.ndarray  # (seeds,) at the last common step
 
 
-def summary_html(told: Sequence[Told]) -> str:
+def summary_html(shown: Sequence[ReportRun]) -> str:
     """A table and a sentence per environment, and a table over all of them where they can be compared."""
-    tested = [t for t in told if t.run.has(WIN_RATE)]
-    runs = [t.run._replace(env=t.panel) for t in tested]
-    panels = dict.fromkeys(t.panel for t in tested)
+    evaluated = [s for s in shown if s.run.has(RETURN)]
+    runs = [s.run._replace(env=s.panel) for s in evaluated]
+    panels = dict.fromkeys(s.panel for s in evaluated)
     parts = [_environment(panel, [run for run in runs if run.env == panel]) for panel in panels]
     if len(panels) > 1:
         parts.insert(0, _over_all(runs))
-    curves = {(run.env, run.label) for run in runs}
-    fewest = min((sum((r.env, r.label) == curve for r in runs) for curve in curves), default=FEW_SEEDS)
-    if fewest < FEW_SEEDS:
-        parts.append('<p class="note">With fewer than five seeds, intervals over seeds are too narrow.</p>')
-    untested = len(told) - len(tested)
-    if untested:
-        parts.append(f'<p class="note">{_count(untested, "run")} without any test yet: not in these tables.</p>')
-    return "\n".join(parts) or '<p class="note">No run has been tested yet.</p>'
+    curves = [(run.env, run.label) for run in runs]
+    if any(curves.count(curve) < stats.ENOUGH_SEEDS for curve in set(curves)):
+        parts.append(f'<p class="note">{FEW}</p>')
+    missing = len(shown) - len(evaluated)
+    if missing:
+        parts.append(f'<p class="note">{_count(missing, "run")} without any evaluation yet: not in these tables.</p>')
+    return "\n".join(parts) or '<p class="note">No run has been evaluated yet.</p>'
 
 
 def _environment(panel: str, runs: list[Run]) -> str:
     until, groups = common_end(runs), by_label(runs)
     lines = [Line(s, values_at(groups[s.label], until, RETURN)) for s in summarise(runs)]
-    lines.sort(
-        key=lambda line: (line.summary.last.value, line.summary.overall.value, line.returns.mean()), reverse=True
-    )
-    absolute = any(line.summary.absolute for line in lines)
-    rows = [_row(line, lines[0], absolute) for line in lines]
-    head = ["", "seeds", "win rate", "IQM", "overall win rate", "best", "return", "behind"]
-    if absolute:
-        head.insert(6, "absolute")
+    lines.sort(key=lambda line: (line.summary.overall.value, line.summary.last.value), reverse=True)
+    score = score_of(runs)
+    many = any(len(line.summary.seeds) >= stats.ENOUGH_SEEDS for line in lines)
+    head = ["", "seeds", f"overall {score.name}", f"last {score.name}", *["IQM"] * many, "best", "in training"]
+    head += ["absolute"] * any(line.summary.absolute for line in lines) + ["return"] * (score == WINS) + ["behind"]
+    rows = [_row(line, lines, head) for line in lines]
     return (
         f'<article class="card"><h3>{escape(panel)} <small>at {int(until):,} steps</small></h3>'
-        f'<p class="verdict">{verdict(lines, groups, until)}</p>{_table(head, rows)}</article>'
+        f'<p class="verdict">{verdict([line.summary for line in lines])}</p>{_table(head, rows)}</article>'
     )
 
 
-def _row(line: Line, leader: Line, absolute: bool) -> list[str]:
-    s, best = line.summary, leader.summary
-    sure = s.seeds > 1  # one seed has no interval
-    behind = f"{best.last.value - s.last.value:.3f} <small>overall {best.overall.value - s.overall.value:.3f}</small>"
-    cells = [
-        escape(s.label),
-        str(s.seeds),
-        _bar(s.last, sure),
-        _span(s.iqm, sure),
-        _span(s.overall, sure),
-        f"{s.best:.3f}",
-        f"{line.returns.mean():.2f}",
-        "leads" if line is leader else behind,
-    ]
-    if absolute:
-        cells.insert(6, _span(s.absolute, sure) if s.absolute else "–")
-    return cells
+def _row(line: Line, lines: list[Line], head: list[str]) -> list[str]:
+    s, score = line.summary, line.summary.score
+    every = np.concatenate([other.summary.seeds for other in lines])
+    span = (0.0, 1.0) if score == WINS else (float(every.min()), float(every.max()))
+    cells = [escape(s.label), str(len(s.seeds)), _drawn(s.overall, s.seeds, span, score)]
+    cells += [_span(s.last, score), *[_span(s.iqm, score)] * ("IQM" in head), score.text(s.best, 3)]
+    cells.append(_span(s.training, score) if s.training else "–")
+    if "absolute" in head:
+        cells.append(_span(s.absolute, score) if s.absolute else "–")
+    if "return" in head:
+        cells.append(f"{line.returns.mean():.2f}")
+    behind = lines[0].summary.overall.value - s.overall.value
+    first = "leads" if s.ahead else "highest" if len(lines) > 1 else "–"
+    return [*cells, first if line is lines[0] else score.text(behind, 3)]
 
 
-def verdict(lines: list[Line], groups: dict[str, list[Run]], until: float) -> str:
-    """Who leads, by how much over the next one, and what the seeds allow to say."""
-    first, *others = lines
-    name = f"<b>{escape(first.summary.label)}</b>"
+def verdict(summaries: list[Summary]) -> str:
+    """Who is ahead, by how much over the next one, and what the seeds allow to say; the best comes first."""
+    first, *others = summaries
+    name, what, score = f"<b>{escape(first.label)}</b>", f"overall {first.score.name}", first.score
     if not others:
-        found = first.summary.last
-        return f"{name} alone: win rate {_words(found) if first.summary.seeds > 1 else f'{found.value:.3f}'}."
+        return f"{name} alone: {what} {_words(first.overall, score)}, {seeds_text([len(first.seeds)])}."
     second = others[0]
-    what, scores = _deciding(first, second, groups, until)
-    if what is None:
-        return f"{name} and <b>{escape(second.summary.label)}</b> end the same in every measure."
-    gap, sure = difference(*scores), improvement_interval([scores[0]], [scores[1]])
-    text = f"{name} leads <b>{escape(second.summary.label)}</b> by "
-    if min(map(len, scores)) < 2:
-        return f"{text}{gap.value:.3f} in {what}; with a single seed nothing can be said about chance."
-    text += f"{_words(gap)} in {what}; a seed of the one beats a seed of the other with probability {_words(sure, 2)}."
-    if gap.low <= 0 <= gap.high:
-        text += " <em>The interval of the difference holds 0: these seeds do not tell them apart.</em>"
-    return text
-
-
-def _deciding(
-    first: Line, second: Line, groups: dict[str, list[Run]], until: float
-) -> tuple[str | None, tuple[np.ndarray, np.ndarray]]:
-    """The first measure in which the two differ as far as the page shows digits, and the scores of both."""
-    pair = groups[first.summary.label], groups[second.summary.label]
-    last, overall = ([run_scores(runs, measure, until) for runs in pair] for measure in ("last", "overall"))
-    ordered = {"win rate": last, "overall win rate": overall, "return": [first.returns, second.returns]}
-    for what, (a, b) in ordered.items():
-        if f"{a.mean() - b.mean():.3f}".lstrip("-") != "0.000":
-            return what, (a, b)
-    return None, (last[0], last[1])
-
-
-def difference(first: np.ndarray, second: np.ndarray, seed: int = 0) -> Interval:
-    """Difference of two means over seeds with its bootstrap interval; both are resampled."""
-    rng = np.random.default_rng(seed)
-    low, high = quantiles(mean(resample([first], rng)) - mean(resample([second], rng)))
-    return Interval(float(first.mean() - second.mean()), float(low), float(high))
+    other = f"<b>{escape(second.label)}</b>"
+    gap = stats.difference(first.seeds, second.seeds)
+    if float(score.text(gap.value, 3)) == 0:
+        return f"{name} and {other} have the same {what}."
+    if not stats.enough([first.seeds], [second.seeds]):
+        seeds = f"{seeds_text([len(first.seeds)])} against {len(second.seeds)}"
+        return f"{name} is {score.text(gap.value, 3)} above {other} in {what}. {seeds}: the order may be chance."
+    beats = stats.improvement_interval([first.seeds], [second.seeds])
+    chance = f"a seed of the one beats a seed of the other with probability {_words(beats, WINS, 2)}."
+    if stats.separated(first.seeds, second.seeds):
+        return f"{name} leads {other} by {_words(gap, score)} in {what}; {chance}"
+    return (
+        f"{name} is above {other} by {_words(gap, score)} in {what}; {chance} "
+        "<em>The interval of the difference holds 0: these seeds do not tell them apart.</em>"
+    )
 
 
 def _over_all(runs: list[Run]) -> str:
     """Interquartile means over all environments; nothing where some label has no runs in some of them."""
     try:
-        last, overall = scores_by_label(runs, "last"), scores_by_label(runs, "overall")
+        whole, last = scores_by_label(runs, "overall"), scores_by_label(runs, "last")
     except EmuError:
         return '<p class="note">Not every curve has runs on every environment: no comparison over all of them.</p>'
-    spans = {label: (interval(last[label]), interval(overall[label])) for label in last}
-    order = sorted(spans, key=lambda label: spans[label][0].value, reverse=True)
-    rows = [[escape(label), _bar(spans[label][0]), _span(spans[label][1])] for label in order]
-    table = _table(["", "IQM of the win rate", "IQM of the overall win rate"], rows)
+    order = sorted(whole, key=lambda label: float(stats.interquartile_mean(whole[label])), reverse=True)
+    rows = []
+    for label in order:
+        seeds = np.concatenate(whole[label])
+        counted = seeds_text(len(task) for task in whole[label])
+        overall = _drawn(stats.interval(whole[label]), seeds, (0.0, 1.0), WINS)
+        rows.append([escape(label), counted, overall, _span(stats.interval(last[label]), WINS)])
+    goals = {run.has_goal for run in runs}
+    kind = "win rate" if goals == {True} else NORMALISED if goals == {False} else f"win rate or {NORMALISED}"
+    table = _table(["", "seeds", f"IQM of the overall {kind}", f"IQM of the last {kind}"], rows)
     return f'<article class="card"><h3>All environments</h3>{table}</article>'
 
 
 # Words and cells
 
 
-def _words(found: Interval, digits: int = 3) -> str:
-    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+def _words(found: stats.Interval, score: Score, digits: int = 3) -> str:
+    return f"{score.text(found.value, digits)} {score.span(found, digits)}".rstrip()
 
 
-def _span(found: Interval, sure: bool = True) -> str:
-    if not sure:
-        return f"{found.value:.3f}"
-    return f'{found.value:.3f} <span class="interval">[{found.low:.3f}, {found.high:.3f}]</span>'
+def _span(found: stats.Interval, score: Score) -> str:
+    interval = score.span(found, 3)
+    return score.text(found.value, 3) + (f' <span class="interval">{interval}</span>' if interval else "")
 
 
-def _bar(found: Interval, sure: bool = True) -> str:
-    """A number with its interval drawn on a line from 0 to 1."""
-    low, high, value = (min(max(x, 0.0), 1.0) * 100 for x in (found.low, found.high, found.value))
-    marks = f'<i style="left:{low:.1f}%;width:{max(high - low, 1):.1f}%"></i><b style="left:{value:.1f}%"></b>'
-    return f'{_span(found, sure)}<span class="range" aria-hidden="true">{marks}</span>'
+def _drawn(found: stats.Interval, seeds: np.ndarray, span: Span, score: Score) -> str:
+    """A mean with its interval, or with its seeds, drawn on a line between two numbers."""
+    low, high = span
+
+    def at(value: float) -> float:
+        return 100 * min(max((value - low) / (high - low or 1.0), 0.0), 1.0)
+
+    if found.known:
+        marks = f'<i style="left:{at(found.low):.1f}%;width:{max(at(found.high) - at(found.low), 1):.1f}%"></i>'
+    else:
+        marks = "".join(f'<u style="left:{at(value):.1f}%"></u>' for value in seeds)
+    marks += f'<b style="left:{at(found.value):.1f}%"></b>'
+    return f'{_span(found, score)}<span class="range" aria-hidden="true">{marks}</span>'
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
@@ -175,13 +168,13 @@ def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def facts(told: Sequence[Told]) -> dict[str, Any]:
+def facts(shown: Sequence[ReportRun]) -> dict[str, Any]:
     """What the head of the page says of the runs."""
-    panels = dict.fromkeys(t.panel for t in told)
-    labels = dict.fromkeys(t.run.label for t in told)
-    scales = dict.fromkeys(t.run.scale for t in told if t.run.scale)
-    steps = sum(max((float(s[-1]) for s, _ in t.series.values()), default=0.0) for t in told)
-    words = [_count(len(told), "run"), _count(len(labels), "curve"), _count(len(panels), "environment")]
+    panels = dict.fromkeys(s.panel for s in shown)
+    labels = dict.fromkeys(s.run.label for s in shown)
+    scales = dict.fromkeys(s.run.scale for s in shown if s.run.scale)
+    steps = sum(max((float(at[-1]) for at, _ in s.series.values()), default=0.0) for s in shown)
+    words = [_count(len(shown), "run"), _count(len(labels), "curve"), _count(len(panels), "environment")]
     words.append(f"{short_steps(steps)} steps in all")
     words += [f"at {scale} scale" for scale in scales]
     return {"words": " · ".join(words), "labels": list(labels), "panels": list(panels)}

@@ -32,13 +32,24 @@ function interpolated({ x, y }, grid) {
   });
 }
 
-function bandOf(group, kind) {
+const ENOUGH_SEEDS = 5; // as in stats.py: fewer are drawn one by one
+const fewSeeds = (group) => group.own.length > 1 && group.own.length < ENOUGH_SEEDS;
+const isShare = (metric) => metric.endsWith("rate") || metric.includes("share");
+
+// Around the mean, within what the metric can be; nothing around fewer than five seeds.
+function bandOf(group, kind, metric) {
+  if (kind === "none" || group.own.length < ENOUGH_SEEDS) return null;
   if (kind === "range") return { low: group.low, high: group.high };
-  return { low: group.mean.map((m, i) => m - group.deviation[i]), high: group.mean.map((m, i) => m + group.deviation[i]) };
+  const [least, most] = isShare(metric) ? [0, 1] : [-Infinity, Infinity];
+  return {
+    low: group.mean.map((m, i) => Math.max(m - group.deviation[i], least)),
+    high: group.mean.map((m, i) => Math.min(m + group.deviation[i], most)),
+  };
 }
 
 class Chart {
   constructor(panel, runs) {
+    this.panel = panel;
     this.runs = runs;
     this.canvas = make("canvas");
     this.tip = make("div", { className: "tip", hidden: true });
@@ -51,13 +62,16 @@ class Chart {
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
-  // view: { metric, band, seeds, hidden: Set of labels, colour: label -> colour }
+  // view: { metric, band, seeds, training, hidden: Set of labels, colour: label -> colour }
   show(view) {
     this.view = view;
+    this.metric = view.metric === "score" ? data.scores[this.panel] : view.metric;
     this.groups = new Map();
+    const beside = view.training && this.metric.startsWith("test_") ? this.metric.replace("test_", "train_") : "";
     for (const label of data.labels) {
-      const group = grouped(this.runs.filter((run) => run.label === label), view.metric);
-      if (group) this.groups.set(label, group);
+      const runs = this.runs.filter((run) => run.label === label);
+      const group = grouped(runs, this.metric);
+      if (group) this.groups.set(label, { ...group, training: beside && grouped(runs, beside) });
     }
     this.draw();
   }
@@ -69,8 +83,9 @@ class Chart {
   limits() {
     let [right, low, high] = [1, Infinity, -Infinity];
     for (const [, group] of this.visible()) {
-      const band = this.view.band === "none" ? { low: group.mean, high: group.mean } : bandOf(group, this.view.band);
-      const lists = [band.low, band.high, ...(this.view.seeds ? group.own.map((curve) => curve.y) : [])];
+      const band = bandOf(group, this.view.band, this.metric) || { low: group.mean, high: group.mean };
+      const seeds = this.view.seeds || fewSeeds(group) ? group.own.map((curve) => curve.y) : [];
+      const lists = [band.low, band.high, ...seeds, ...(group.training ? [group.training.mean] : [])];
       for (const list of lists) {
         for (const value of list) {
           if (!Number.isFinite(value)) continue;
@@ -80,7 +95,7 @@ class Chart {
       }
       right = Math.max(right, ...group.own.map((curve) => curve.x[curve.x.length - 1]));
     }
-    if (this.view.metric.endsWith("win_rate")) return { right, low: 0, high: 1 };
+    if (this.metric.endsWith("win_rate")) return { right, low: 0, high: 1 };
     if (low > high) return { right, low: 0, high: 1 };
     const margin = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
     return { right, low: low - margin, high: high + margin };
@@ -104,23 +119,29 @@ class Chart {
   }
 
   curve(pen, group, colour) {
-    const place = (list) => group.grid.map((step, i) => [this.x(step), this.y(list[i])]);
+    const place = (list, grid = group.grid) => grid.map((step, i) => [this.x(step), this.y(list[i])]);
     pen.strokeStyle = pen.fillStyle = colour;
     pen.lineJoin = "round";
-    if (this.view.band !== "none") {
-      const band = bandOf(group, this.view.band);
+    const band = bandOf(group, this.view.band, this.metric);
+    if (band) {
       pen.globalAlpha = 0.16;
       pen.beginPath();
       for (const [x, y] of [...place(band.low), ...place(band.high).reverse()]) pen.lineTo(x, y);
       pen.fill();
     }
-    if (this.view.seeds) {
+    if (this.view.seeds || fewSeeds(group)) {
       pen.globalAlpha = 0.45;
       pen.lineWidth = 1;
       for (const curve of group.own) line(pen, [...curve.x].map((step, i) => [this.x(step), this.y(curve.y[i])]));
     }
     pen.globalAlpha = 1;
-    pen.lineWidth = 2;
+    if (group.training) {
+      pen.lineWidth = 1.4;
+      pen.setLineDash([2, 3]);
+      line(pen, place(group.training.mean, group.training.grid));
+      pen.setLineDash([]);
+    }
+    pen.lineWidth = group.own.length > 1 ? 2.2 : 1; // one seed is no mean
     line(pen, place(group.mean));
   }
 
@@ -155,7 +176,7 @@ class Chart {
       .map(({ label, value, off, seeds }) => {
         const dot = make("i");
         dot.style.background = this.view.colour(label);
-        return make("div", {}, dot, `${label}: ${number(value)}${seeds > 1 ? ` ± ${number(off)}` : ""}`);
+        return make("div", {}, dot, `${label}: ${number(value)}${seeds >= ENOUGH_SEEDS ? ` ± ${number(off)}` : ""} (${seeds} seed${seeds === 1 ? "" : "s"})`);
       });
     this.tip.replaceChildren(make("div", { className: "note", textContent: `step ${steps(this.hover)}` }), ...rows);
     this.tip.hidden = false;
