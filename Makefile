@@ -36,8 +36,9 @@ lint: install-dev
 bench: install
 	$(BIN)/python benchmarks/train_speed.py $(ARGS)
 
+# Not --quiet: mkdocs would then count no warnings, and a broken link would pass.
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 notebook: install-dev
