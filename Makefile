@@ -4,6 +4,7 @@
 #   make test        all tests but the slow ones       make test-slow   the slow ones
 #   make lint        ruff, pyright, rooms              make bench       the speed of training, part by part
 #   make docs        this documentation as a site, in site/
+#   make notebook    run the notebook of the examples
 #   make docker      a container image for CPUs, where an engine is running
 #   make football    Google Research Football, built from source (minutes the first time; needs root or some packages)
 #   make clean       remove .venv and what the commands above left
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-slow lint bench docs docker football install install-dev clean
+.PHONY: demo test test-slow lint bench docs docker notebook football install install-dev clean
 
 demo: install
 	$(BIN)/emu demo
@@ -35,9 +36,13 @@ lint: install-dev
 bench: install
 	$(BIN)/python benchmarks/train_speed.py $(ARGS)
 
+# Not --quiet: mkdocs would then count no warnings, and a broken link would pass.
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
+
+notebook: install-dev
+	$(BIN)/python -m pytest --nbmake examples/first_steps.ipynb
 
 docker:
 	@if docker info > /dev/null 2>&1; then docker build -t emu .; \

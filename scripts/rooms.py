@@ -1,6 +1,6 @@
 """The rooms of the package and who imports whom, read from the code: counts, and a graph in Mermaid's language.
 
-docs/architecture.md shows the graph; a test compares the two.
+docs/architecture.md shows the graph; a test compares the two. `python scripts/rooms.py --write` renews the page.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "emu"
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 LONG = 40  # lines of a function
 
 
@@ -87,9 +88,18 @@ def counts() -> str:
     )
 
 
+def write(drawn: str) -> None:
+    """Put the graph where the page has a place for it."""
+    begin, end = "<!-- rooms:begin -->\n", "<!-- rooms:end -->"
+    before, rest = PAGE.read_text().split(begin)
+    PAGE.write_text(f"{before}{begin}```mermaid\n{drawn}\n```\n{end}{rest.split(end)[1]}")
+
+
 def main() -> int:
-    print(counts(), end="\n\n")
-    print(mermaid(reduced({room: to for room, to in graph().items() if room != "__main__"})))
+    drawn = mermaid(reduced({room: to for room, to in graph().items() if room != "__main__"}))
+    print(counts(), drawn, sep="\n\n")
+    if "--write" in sys.argv:
+        write(drawn)
     return 0
 
 

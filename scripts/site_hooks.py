@@ -1,7 +1,8 @@
 """What mkdocs does beside its own work when it builds the site (`mkdocs.yml`).
 
 The pages are written to be read in the repository as well, so their links may leave `docs/`. On the site a link to a
-file of the repository becomes a link to its host, where `repo_url` names one, and plain text where it does not.
+file of the repository becomes a link to its host, where `repo_url` names one, and plain text where it does not. A
+link that shows a file's name shows the page's title instead, and a Mermaid graph becomes a drawing.
 """
 
 from __future__ import annotations
@@ -15,11 +16,17 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "scripts")]
+
+from graph_svg import drawing  # noqa: E402
+from settings_reference import reference  # noqa: E402
+
 DOCS = ROOT / "docs"
 AT_THE_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}  # shown on the site, too
 SETTINGS = "<!-- settings -->"
 
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
+MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -31,10 +38,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     if SETTINGS in markdown:
-        sys.path[:0] = [str(ROOT / "src"), str(ROOT / "scripts")]
-        from settings import reference
-
         markdown = markdown.replace(SETTINGS, reference())
+    markdown = MERMAID.sub(lambda found: drawing(found[1]), markdown)
     return relinked(markdown, page.file.src_uri, config.repo_url)
 
 
@@ -48,6 +53,7 @@ def relinked(markdown: str, place: str, host: str | None) -> str:
         path = Path(os.path.normpath(folder / target))
         shown = place_of(path)
         if shown is not None:
+            text = title_of(path) if text.strip("`").endswith(path.name) and path.suffix == ".md" else text
             return f"[{text}]({os.path.relpath(shown, Path(place).parent)}{anchor})"
         if host:
             return f"[{text}]({host.rstrip('/')}/blob/main/{path.relative_to(ROOT)}{anchor})"
@@ -58,6 +64,11 @@ def relinked(markdown: str, place: str, host: str | None) -> str:
         parts += [LINK.sub(link, markdown[last : fence.start()]), fence[0]]
         last = fence.end()
     return "".join([*parts, LINK.sub(link, markdown[last:])])
+
+
+def title_of(page: Path) -> str:
+    found = re.search(r"^# (.+)$", page.read_text(), re.M)
+    return found[1].replace("`", "") if found else page.name
 
 
 def place_of(path: Path) -> str | None:

@@ -16,7 +16,7 @@ import pytest
 
 import emu
 from emu.cli.app import COMMANDS, main
-from emu.config.presets import ALGORITHMS
+from emu.config.presets import ALGORITHMS, preset
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "packaging" / "description.md"])
@@ -71,7 +71,7 @@ def test_every_command_that_a_page_shows_exists_with_its_options(page, options, 
         for flag in (word.partition("=")[0] for word in words if word.startswith("--")):
             assert re.search(rf"{flag}\b", explained), f"emu {words[0]} has no {flag}"
         if "--algo" in words:
-            assert words[words.index("--algo") + 1] in ALGORITHMS
+            preset(words[words.index("--algo") + 1], "gridworld")  # refuses an unknown name
         if "--env-args" in words:
             json.loads(words[words.index("--env-args") + 1])
 
@@ -115,7 +115,7 @@ def test_the_citation_names_this_version():
 
 
 def test_every_setting_is_explained():
-    settings = script("settings")
+    settings = script("settings_reference")
     for kind, group in settings.groups(settings.Config):
         notes = settings.comments(kind)
         for name, hint in settings.hints(kind).items():
@@ -147,7 +147,7 @@ class Outer:
 
 
 def test_a_table_of_settings_shows_type_bounds_default_and_comment():
-    assert script("settings").reference(Outer).splitlines() == [
+    assert script("settings_reference").reference(Outer).splitlines() == [
         "## The run", "", "All.", "",
         "| setting | type | default | meaning |", "|---|---|---|---|",
         "| `share` | float or none | none | a share |", "",
@@ -156,6 +156,20 @@ def test_a_table_of_settings_shows_type_bounds_default_and_comment():
         "| `inner.depth` | int, at least 1 | 1,000 | how deep \\| how far |",
         "| `inner.kind` | `a` `b` | `a` | which |",
     ]  # fmt: skip
+
+
+def heights(svg):
+    return {name: float(y) for y, name in re.findall(r'<text x="[\d.]+" y="([\d.]+)">(\w+)</text>', svg)}
+
+
+def test_a_drawn_graph_has_a_box_for_every_room_above_what_it_imports():
+    drawing = script("graph_svg").drawing
+    svg = drawing("graph TD\n  cli --> run\n  run --> types\n  cli --> types\n  run --> errors\n")
+    at = heights(svg)
+    assert at["cli"] < at["run"] < at["types"] == at["errors"]
+    assert svg.count('class="edge"') == svg.count('class="tip"') == 4
+    with pytest.raises(ValueError, match="a cycle: a -> b -> a"):
+        drawing("graph TD\n  a --> b\n  b --> a\n")
 
 
 def test_links_that_leave_the_documentation_become_text_or_lead_to_the_host():
@@ -169,4 +183,6 @@ def test_links_that_leave_the_documentation_become_text_or_lead_to_the_host():
     )
     assert relinked("[f](../README.md) [g](../CHANGELOG.md)", "concepts.md", None) == "[f](index.md) [g](changelog.md)"
     assert relinked("[h](docs/memory.md)", "changelog.md", None) == "[h](memory.md)"
+    named = relinked("[metrics.md](../metrics.md)", "algorithms/emu.md", None)
+    assert named == "[Metrics](../metrics.md)"  # a reader of the site knows no files
     assert relinked("```\n[i](../src/x.py)\n```\n", "concepts.md", None) == "```\n[i](../src/x.py)\n```\n"
