@@ -59,12 +59,8 @@ def measured(trainer: Trainer, options: argparse.Namespace) -> str:
     while trainer.counters.step < options.warm_up:
         turn()
     trainer.settle()
-    step, updates, before, started = (
-        trainer.counters.step,
-        trainer.counters.updates,
-        dict(trainer.clock.seconds),
-        time.time(),
-    )
+    step, updates = trainer.counters.step, trainer.counters.updates
+    before, started = dict(trainer.clock.seconds), time.time()
     while trainer.counters.step < options.steps:
         turn()
     trainer.settle()

@@ -258,4 +258,14 @@ def test_acting_remembers_its_last_action_and_obeys_availability():
 
 
 def test_the_batch_is_divided_over_both_devices():
-    assert plain_learner("vdn").shards.size == 2 and B % 2 == 0
+    """Each device gets half of the episodes and a whole copy of the parameters."""
+    learner = plain_learner("vdn")
+    batches = jax.tree.map(lambda field: np.asarray(field)[None], cases.batch())
+    put = learner.shards.put(batches, axis=1)
+    for meant, field in zip(jax.tree.leaves(batches), jax.tree.leaves(put), strict=True):
+        halves = {shard.device.id: np.asarray(shard.data) for shard in field.addressable_shards}
+        assert len(halves) == 2
+        for half, part in zip(np.split(meant, 2, axis=1), halves.values(), strict=True):
+            np.testing.assert_array_equal(part, half)
+    for leaf in jax.tree.leaves(learner.shards.replicate(started(learner).params)):
+        assert [shard.data.shape for shard in leaf.addressable_shards] == [leaf.shape] * 2
