@@ -13,6 +13,8 @@ from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.players import PLAYERS, play, record
 from emu.envs.smac.pymarl import StarCraft2Env
 from emu.errors import EnvError
+from emu.play.build import play_scripted
+from emu.play.episode import summary_of
 
 # what a random policy does in the real SMAC: mean episode length and return
 REAL = {
@@ -65,9 +67,20 @@ def test_the_corridor_is_hard_however_densely_the_units_are_packed_at_the_start(
 
 
 def test_play_is_reproducible_and_counts():
-    first, again = (play(SmacEnv("3m"), "random", 128, seed=0) for _ in range(2))
-    assert first == again and first["episodes"] == 128
-    assert first["enemies_left_mean"] <= 3 and 0 <= first["win_rate"] <= 1
+    """Who is left is counted once more, in the last state of every battle."""
+    env = SmacEnv("3m")
+    first, again = (play_scripted(env, "weakest", 24, seed=0, frames=True) for _ in range(2))
+    summary = summary_of(first)
+    assert summary == summary_of(again) and summary["episodes"] == 24
+    life = np.stack([episode.frames[-1].world.life for episode in first])
+    allies, enemies = ((life[:, rows] > 0).sum(axis=1) for rows in (env.roster.ally, env.roster.enemy))
+    assert allies.sum() != enemies.sum()
+    assert summary["allies_left_mean"] == pytest.approx(allies.mean())
+    assert summary["enemies_left_mean"] == pytest.approx(enemies.mean())
+    won = np.array([episode.won for episode in first])
+    np.testing.assert_array_equal(won, (enemies == 0) & (allies > 0))
+    assert summary["win_rate"] == won.mean() and won.sum() > 0
+    assert summary["length_mean"] == pytest.approx(np.mean([len(episode.frames) - 1 for episode in first]))
 
 
 @pytest.mark.parametrize("name", PLAYERS)
