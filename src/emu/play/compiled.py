@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from emu.devices import DATA, Devices, Shards
+from emu.devices import DATA, Devices
 from emu.envs.protocols import Env
 from emu.envs.scripted import Player, final_counts_of
 from emu.errors import EnvError
@@ -249,7 +249,7 @@ class CompiledEvaluator(Evaluator):
 
     def __init__(self, env: Env, learner: Learner, episodes: int, devices: Devices) -> None:
         self.env, self.learner, self.episodes, self.devices = env, learner, episodes, devices
-        self._programs: dict[tuple[Any, ...], tuple[Shards, Callable[[PyTree, Array], Record]]] = {}
+        self._run = jax.jit(self._play, static_argnums=(2, 3))
 
     def play(
         self, policy: PyTree, seeds: EpisodeSeeds, states: bool = False, frames: bool = False
@@ -257,30 +257,21 @@ class CompiledEvaluator(Evaluator):
         keys, keep, episodes = seeds.keys(), Keep(states, frames), []
         for start in range(0, seeds.count, AT_ONCE):
             part = keys[start : start + AT_ONCE]
-            shards, program = self._program(len(part), seeds.step_keys, keep)
-            record = program(shards.replicate(policy), shards.put(part))
+            shards = self.devices.sharding_for(len(part))
+            record = self._run(shards.replicate(policy), shards.put(part), seeds.step_keys, keep)
             episodes += episodes_of(self.env, jax.device_get(record))
         return episodes
 
-    def _program(self, count: int, step_keys: StepKeys, keep: Keep) -> tuple[Shards, Callable[[PyTree, Array], Record]]:
-        """Compiled once for each kind of question."""
-        question = (count, step_keys, keep)
-        if question not in self._programs:
+    def _play(self, policy: PyTree, keys: Array, step_keys: StepKeys, keep: Keep) -> Record:
+        """An episode for each key, divided among the devices."""
 
-            def program(policy: PyTree, keys: Array) -> Record:
-                carry, act = self.learner.initial_carry(keys.shape[0]), self._greedy(policy)
-                return play_copies(self.env, act, carry, keys, step_keys, keep)
+        def share(policy: PyTree, keys: Array) -> Record:
+            carry = self.learner.initial_carry(keys.shape[0])
+            return play_copies(self.env, self._greedy(policy), carry, keys, step_keys, keep)
 
-            shards = self.devices.sharding_for(count)
-            divided = jax.shard_map(
-                program,
-                mesh=shards.mesh,
-                in_specs=(P(), P(DATA)),
-                out_specs=Record.layout(keep),
-                check_vma=False,
-            )
-            self._programs[question] = shards, jax.jit(divided)
-        return self._programs[question]
+        mesh, layout = self.devices.sharding_for(len(keys)).mesh, Record.layout(keep)
+        divided = jax.shard_map(share, mesh=mesh, in_specs=(P(), P(DATA)), out_specs=layout, check_vma=False)
+        return divided(policy, keys)
 
     def _greedy(self, policy: PyTree) -> Choose:
         def act(carry: PyTree, state: PyTree, keys: Array) -> tuple[Array, PyTree]:
