@@ -48,7 +48,7 @@ class MemoryKeeper:
     def train_if_due(self, step: int) -> dict[str, float] | None:
         """Once every interval: train the embedder on samples of the memory, then re-embed and re-index everything.
 
-        A fixed embedder, or one that still waits for `min_entries` memories, is not trained: only keys and index follow.
+        A fixed embedder, or one that still waits for `min_entries` memories, is not trained: keys and index follow.
         """
         if step // self.interval <= self.trainings or not len(self.memory):
             return None
