@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from emu.envs.spec import Env
     from emu.learners.base import Learner
-    from emu.train.memory import MemoryKeeper
+    from emu.train.memory import TrainingMemory
     from emu.train.snapshots import Photographer
 
 
@@ -54,17 +54,17 @@ def build_replay(config: Config, spec: EnvSpec) -> Replay | Transitions:
     return Replay(spec, kept.episodes, max_bytes, config.learner.length_buckets)
 
 
-def build_keeper(config: Config, spec: EnvSpec) -> MemoryKeeper | None:
+def build_keeper(config: Config, spec: EnvSpec) -> TrainingMemory | None:
     """The episodic memory, where any term reads from it; imported only then, for numba takes a while to load."""
     if config.memory.use == "none" and config.elliptical.scale == 0:
         return None
-    from emu.train.memory import MemoryKeeper
+    from emu.train.memory import TrainingMemory
 
-    return MemoryKeeper(config, spec)
+    return TrainingMemory(config, spec)
 
 
 def build_photographer(
-    keeper: MemoryKeeper | None, run: Path, env: Env, learner: Learner, seed: int
+    keeper: TrainingMemory | None, run: Path, env: Env, learner: Learner, seed: int
 ) -> Photographer | None:
     """What takes pictures of the memory, where there is one."""
     if keeper is None:

@@ -24,7 +24,7 @@ from emu.run.checkpoint import load_part
 from emu.run.team import load_team
 from emu.study.analysis.runs import Run, scale_note, short_steps
 from emu.study.figures.style import figure, grid_of, hide_rest
-from emu.train.memory import MemoryKeeper
+from emu.train.memory import TrainingMemory
 
 SAMPLES = 50_000
 PANELS = 4  # runs on one figure at most: 50,000 points take three minutes of a processor
@@ -67,7 +67,7 @@ def tsne(points: np.ndarray) -> np.ndarray:
         return np.asarray(layout.fit(np.asarray(points, np.float64)))
 
 
-def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
+def load_memory(run: Path, config: Config) -> tuple[TrainingMemory, int]:
     """The memory and its embedder from a run's newest checkpoint, and the step of it; the run is left alone."""
     if config.memory.use == "none":
         raise EmuError(f"{run} has no episodic memory: {config.algo} keeps none.")
@@ -75,7 +75,7 @@ def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
     if not whole:
         raise EmuError(f"{run} has no checkpoint to read a memory from (they are not kept in git): train it again.")
     folder = whole[-1]
-    keeper = MemoryKeeper(config, envs.make(config.env, **config.env_args).spec)
+    keeper = TrainingMemory(config, envs.make(config.env, **config.env_args).spec)
     tree = load_part(folder / "tree", {"embedder": keeper.state})
     keeper.load(folder / "memory", tree["embedder"], trainings=0)
     return keeper, int(folder.name)
