@@ -122,7 +122,7 @@ def test_the_fast_variant_is_named_in_the_run_and_its_folder():
 def test_the_authors_rules_come_as_a_whole():
     memory = preset("emu_qplex+authors", "smac/3m").memory
     assert (memory.count_new_desirable, memory.backward_propagation, memory.metric) == (False, True, "linf")
-    assert (memory.embedder.interval, memory.embedder.min_entries) == (10_000, 102_400)
+    assert (memory.embedder.interval, memory.embedder.min_entries, memory.prior_visits) == (10_000, 102_400, 0.001)
     for env in ("smac/6h_vs_8z", "football/counterattack_easy"):
         assert preset("emu_qplex+authors", env).memory.count_new_desirable
     plain = preset("emu_qplex", "smac/3m").memory

@@ -104,6 +104,8 @@ def test_something_that_is_no_object_is_refused():
         ({"memory.embedder.interval": 0}, "memory.embedder.interval must be at least 1"),
         ({"memory.return_quantile": 1.5}, "memory.return_quantile must lie in [0, 1], not 1.5"),
         ({"memory.return_quantile": 0.5, "memory.return_threshold": 1.0}, "memory.return_quantile excludes"),
+        ({"memory.prior_desirable": 1.0}, "memory.prior_desirable must not exceed memory.prior_visits"),
+        ({"memory.target_hit_rate": 1.0}, "memory.target_hit_rate must lie in [0, 1), not 1.0"),
         ({"memory.metric": "l3"}, "memory.metric cannot be 'l3'. Did you mean 'l2'?"),
         ({"diversity.beta": 0.1}, "diversity.beta needs agent.own_heads"),
         ({"eval.episodes": 0}, "eval.episodes must be at least 1"),

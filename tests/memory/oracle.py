@@ -32,8 +32,17 @@ class PlainMemory:
         self.count_new_desirable = options.get("count_new_desirable", True)
         self.backward_propagation = options.get("backward_propagation", False)
         self.mean, self.spread = np.float32(0), np.float32(1)
+        self.keys: Any = None  # another way to keys: (n, D) embeddings to (n, D)
         self.entries: list[Entry] = []
         self.clock = 0
+
+    def key(self, embedding: np.ndarray) -> np.ndarray:
+        return (embedding - self.mean) / self.spread if self.keys is None else self.keys(embedding[None])[0]
+
+    def keys_by(self, keys: Any) -> None:
+        self.keys = keys
+        for e in self.entries:
+            e.key = self.key(e.embedding)
 
     def now(self) -> int:
         self.clock += 1
@@ -62,7 +71,7 @@ class PlainMemory:
             value = (float(episode.reward[t]) if t < steps else 0.0) + self.gamma * value
             state = episode.state[t]
             embedding = self.encode(state[None], np.array([t], np.int32))[0]
-            key = (embedding - self.mean) / self.spread
+            key = self.key(embedding)
             match = self.nearest(key)
             if match is None:
                 self.add(Entry(
@@ -92,7 +101,7 @@ class PlainMemory:
 
     def recall(self, state: np.ndarray, t: int) -> Entry | None:
         embedding = self.encode(state[None], np.array([t], np.int32))[0]
-        match = self.nearest((embedding - self.mean) / self.spread)
+        match = self.nearest(self.key(embedding))
         if match is not None:
             match.last_use = self.now()
         return match

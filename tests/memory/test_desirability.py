@@ -13,7 +13,7 @@ from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory
 from emu.memory.desirability import WINDOW, Judge
-from emu.train.memory import MemoryKeeper
+from emu.train.memory import TrainingMemory
 
 SPEC = EnvSpec("plain", "1", 1, 2, 2, 2, 5, unit_dim=2, has_goal=False, return_range=(0.0, 50.0))
 
@@ -66,14 +66,14 @@ def test_the_returns_survive_saving(tmp_path: Path) -> None:
     assert again.export()["desirable"][-1]
 
 
-def keeper(**memory: object) -> MemoryKeeper:
+def training_memory(**memory: object) -> TrainingMemory:
     changes = {f"memory.{name}": value for name, value in memory.items()}
     base = {"memory.use": "incentive", "memory.embedder.kind": "random", "memory.embedder.interval": 10}
-    return MemoryKeeper(replace(Config(), base | {"memory.capacity": 100, "learner.gamma": 1.0} | changes), SPEC)
+    return TrainingMemory(replace(Config(), base | {"memory.capacity": 100, "learner.gamma": 1.0} | changes), SPEC)
 
 
-def test_the_keeper_rejudges_at_every_interval_and_says_the_threshold() -> None:
-    subject = keeper(rejudge=True, radius=1e-6)
+def test_the_training_memory_rejudges_at_every_interval_and_says_the_threshold() -> None:
+    subject = training_memory(rejudge=True, radius=1e-6)
     subject.remember([episode(1, at=10), episode(5, at=20)])  # H of the entries: 0 1 0 5, mean 1.5
     assert not subject.memory.export()["desirable"].any()
     subject.train_if_due(9)
@@ -81,9 +81,9 @@ def test_the_keeper_rejudges_at_every_interval_and_says_the_threshold() -> None:
     subject.train_if_due(10)
     assert subject.memory.export()["desirable"].tolist() == [False, False, False, True]
     assert "memory_return_threshold" not in subject.stats()
-    assert keeper(return_threshold=7.0).stats()["memory_return_threshold"] == 7.0
+    assert training_memory(return_threshold=7.0).stats()["memory_return_threshold"] == 7.0
 
 
 def test_without_a_goal_something_must_say_what_is_desirable() -> None:
     with pytest.raises(ConfigError, match=r"return_quantile or memory\.rejudge"):
-        keeper()
+        training_memory()

@@ -87,7 +87,7 @@ def run_both(seed: int, rounds: int, capacity: int, radius: float, lattice: bool
         if turn % 7 == 6:
             encode = RandomProjection(dim, 3, seed + turn)
             memory.reembed(encode)
-            plain.reembed(encode, memory.mean, memory.spread)
+            plain.reembed(encode, memory.normalisation.mean, memory.normalisation.spread)
             assert_same(memory, plain)
 
 
@@ -324,7 +324,7 @@ def test_misuse_says_what_is_wrong_and_changes_nothing() -> None:
         memory.recall(np.zeros((2, 4)), np.zeros(2))
     with pytest.raises(EmuError, match="not finite"):
         memory.update([episode([0, np.nan], [1])])
-    with pytest.raises(EmuError, match="needs 2 states"):
+    with pytest.raises(EmuError, match="need 2 states"):
         memory.update([episode([0], [1])])
     assert len(memory) == 0
 

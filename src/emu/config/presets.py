@@ -260,6 +260,7 @@ VARIANTS: dict[str, Variant] = {
                 "*",
                 {
                     "memory.count_new_desirable": False,
+                    "memory.prior_visits": 0.001,
                     "memory.backward_propagation": True,
                     "memory.metric": "linf",
                     "memory.embedder.interval": 10_000,

@@ -56,11 +56,8 @@ def choose_cell(keys: np.ndarray, target: int, reach: float) -> float:
     spread = float((sample.max(axis=0).astype(np.float64) - sample.min(axis=0)).max())
     table, counts = np.empty(4 * SAMPLE, np.uint64), np.empty(4 * SAMPLE, np.int64)
     codes = np.empty(len(sample), np.int64)
-    cell, best_cell, best_cost = (
-        max(smallest, spread * 1e-7),
-        smallest,
-        math.inf,
-    )  # float32 is not finer than that
+    cell = max(smallest, spread * 1e-7)  # float32 is not finer than that
+    best_cell, best_cost = smallest, math.inf
     while True:
         cost = _sample_cost(sample, cell, reach, target / len(sample), table, counts, codes)
         if cost <= best_cost:

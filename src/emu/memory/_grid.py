@@ -41,9 +41,8 @@ def _sums(weights: tuple[int, ...]) -> np.ndarray:
 
 
 ABSENT = -2  # in `following`: the entry is not in the index
-RUN = (
-    -3
-)  # codes in `head` and `following`, beside entries: RUN - (16 * row + length - 1) of a run, nodes of trees below
+# Codes in `head` and `following`, beside entries: RUN - (16 * row + length - 1) of a run, and nodes of trees below.
+RUN = -3
 WEIGHTS = tuple(0x9E3779B97F4A7C15**power % 2**63 | 1 for power in range(1, 9))  # one a dimension, odd
 STEPS = _sums(WEIGHTS)
 BLOCK = 64  # queries whose memory is fetched ahead

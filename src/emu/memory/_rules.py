@@ -207,3 +207,30 @@ def moments(embeddings, mean, spread):
             spread[d] += (embeddings[row, d] - mean[d]) ** 2
     for d in range(embeddings.shape[1]):
         spread[d] = np.sqrt(spread[d] / rows)
+
+
+@entry_point
+def whiten(embeddings, mean, matrix, keys):
+    """y = (x - mean) matrix in float32, summed in the order of the dimensions."""
+    for row in range(keys.shape[0]):
+        for d in range(keys.shape[1]):
+            total = np.float32(0)
+            for j in range(keys.shape[1]):
+                total += (embeddings[row, j] - mean[j]) * matrix[j, d]
+            keys[row, d] = total
+
+
+@entry_point
+def covariance(embeddings, mean, out):
+    """Of the dimensions, in float64, divided by n."""
+    dims, rows = embeddings.shape[1], embeddings.shape[0]
+    for d in range(dims):
+        for j in range(dims):
+            out[d, j] = 0.0
+    for row in range(rows):
+        for d in range(dims):
+            for j in range(dims):
+                out[d, j] += (embeddings[row, d] - mean[d]) * (embeddings[row, j] - mean[j])
+    for d in range(dims):
+        for j in range(dims):
+            out[d, j] /= rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.errors import ConfigError
+from emu.errors import ConfigError, EmuError
 
 WINDOW = 1_000  # last episodes of whose returns the quantile is taken
 
@@ -27,6 +27,8 @@ class Judge:
 
     def __call__(self, episode: Any) -> bool:
         if self.threshold is None and self.quantile is None:
+            if episode.won is None:
+                raise EmuError("an episode does not say whether it was won: give won, or set return_threshold")
             return bool(episode.won)
         total = float(np.sum(episode.reward, dtype=np.float64))
         threshold = self.current()

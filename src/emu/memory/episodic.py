@@ -7,37 +7,29 @@ and the look-up are compiled. An `encode` callable turns (n, S) states and (n,) 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from emu.errors import ConfigError, EmuError, did_you_mean
-from emu.memory import _rules, storage
+from emu.memory import _rules, normalisation, storage
+from emu.memory._guard import OneCaller, exclusive
 from emu.memory._rules import Steps, Store
 from emu.memory.desirability import Judge
+from emu.memory.episodes import EpisodeLike, finished
 from emu.memory.index import RadiusIndex
+from emu.memory.normalisation import finite
 from emu.memory.options import MemoryOptions
 from emu.memory.projection import RandomProjection
 
 Encode = Callable[[np.ndarray, np.ndarray], np.ndarray]
-SMALLEST_SPREAD = 1e-4  # of a dimension, relative to its mean and the widest one; below, float32 noise would be keys
 CHUNK = 262_144  # states encoded at a time when everything is re-embedded
+RADII = (1e-7, 10.0)  # bounds of a radius that follows a hit rate
+COUNTERS = ("matched", "added", "propagated", "evicted", "recalled", "asked", "matched_before", "added_before")
 ALIGNMENT = 64  # bytes: where an array of states begins; from there XLA on a CPU reads it without copying
-
-
-class EpisodeLike(Protocol):
-    """What `update` needs of an episode."""
-
-    @property
-    def state(self) -> np.ndarray: ...  # (T+1, S)
-    @property
-    def reward(self) -> np.ndarray: ...  # (T,)
-    @property
-    def won(self) -> Any: ...  # whether the goal was reached
 
 
 class Recall(NamedTuple):
@@ -45,7 +37,7 @@ class Recall(NamedTuple):
 
     found: Any  # (...) bool: an entry is nearer than the radius
     best_return: Any  # (...) float32: H, the highest discounted return from there; 0 where not found
-    ratio: Any  # (...) float32: desirable visits / visits; 0 where not found
+    ratio: Any  # (...) float32: desirable visits / visits, priors included; 0 where not found
     desirable: Any  # (...) bool
     embedding: Any  # (..., D) float32: x of the state asked for (not of the entry)
 
@@ -59,7 +51,7 @@ class Learnt(NamedTuple):
     evicted: int
 
 
-class EpisodicMemory:
+class EpisodicMemory(OneCaller):
     """Fixed-radius episodic memory for any trainer: `update` with finished episodes, `recall` for next states."""
 
     def __init__(
@@ -72,6 +64,7 @@ class EpisodicMemory:
         **changes: Any,
     ) -> None:
         """`gamma` discounts H; `encode` defaults to a random projection; `changes` are fields of `MemoryOptions`."""
+        super().__init__()
         if not state_dim >= 1 or not 0 <= gamma <= 1:
             raise ConfigError(f"memory: state_dim at least 1 and gamma in [0, 1] are needed, not {state_dim}, {gamma}.")
         self.options = o = _with_changes(options or MemoryOptions(), changes)
@@ -93,10 +86,8 @@ class EpisodicMemory:
             links=np.empty((n, 2), np.int32),
             ends=np.array([0, -1, -1], np.int64),
         )
-        self.mean = np.zeros(o.key_dim, np.float32)
-        self.spread = np.ones(o.key_dim, np.float32)
-        names = ("matched", "added", "propagated", "evicted", "recalled", "asked")
-        self.counters: dict[str, int] = {name: 0 for name in names}
+        self.normalisation = normalisation.identity(o.key_dim, o.whiten)
+        self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
 
     def __len__(self) -> int:
         return int(self._store.ends[_rules.SIZE])
@@ -105,9 +96,12 @@ class EpisodicMemory:
     def radius(self) -> float:
         return self.index.radius
 
-    def update(self, episodes: Iterable[EpisodeLike]) -> Learnt:
-        """Learn finished episodes in turn: one call of the encoder for all their states, then the compiled rules."""
-        steps = self._steps(list(episodes))
+    @exclusive
+    def update(
+        self, episodes: Iterable[EpisodeLike] | EpisodeLike | Iterable[dict[str, Any]] | dict[str, Any]
+    ) -> Learnt:
+        """Learn a finished episode, or several in turn: one call of the encoder for all states, then compiled rules."""
+        steps = self._steps(episodes)
         if steps is None:
             return Learnt(0, 0, 0, 0)
         tally, before, o = np.zeros(4, np.int64), len(self), self.options
@@ -120,32 +114,50 @@ class EpisodicMemory:
             self.counters[name] += value
         return learnt
 
+    @exclusive
     def recall(self, states: np.ndarray, times: np.ndarray, mask: np.ndarray | None = None) -> Recall:
         """Look up states (..., S) at times (...); where `mask` is false nothing is looked up (padding).
 
         Entries found become the most recently used, in the order of the batch.
         """
-        states = np.asarray(states, np.float32)
+        states, times = self._questions(states, times)
         shape = states.shape[:-1]
-        embeddings = self._embed(states.reshape(-1, states.shape[-1]), np.broadcast_to(times, shape).reshape(-1))
-        wanted = np.require(np.ones(shape, np.bool_) if mask is None else mask, np.bool_, ["C", "W"]).reshape(-1)
-        ids = np.empty(len(embeddings), np.int32)
-        found, _ = _rules.recollect(self.index.grid, self._store, self._keys(embeddings), wanted, ids)
+        wanted = np.require(np.ones(shape, np.bool_) if mask is None else mask, np.bool_, ["C", "W"])
+        if wanted.shape != shape:
+            raise EmuError(f"mask must have the shape of the states' leading dimensions, {shape}, got {wanted.shape}")
+        embeddings = self._embed(states.reshape(-1, self.state_dim), times.reshape(-1))
+        keys, ids = self.normalisation.keys(embeddings), np.empty(len(embeddings), np.int32)
+        found, _ = _rules.recollect(self.index.grid, self._store, keys, wanted.reshape(-1), ids)
         self.counters["recalled"] += int(found)
         self.counters["asked"] += int(wanted.sum())
         return self._answer(ids, embeddings, shape)
 
+    def _questions(self, states: Any, times: Any) -> tuple[np.ndarray, np.ndarray]:
+        """States (..., S) and times (...) as arrays; a time for each, or one for all."""
+        states = np.asarray(states, np.float32)
+        if states.ndim == 0 or states.shape[-1] != self.state_dim:
+            raise EmuError(f"the memory takes states of {self.state_dim} numbers, got shape {states.shape}")
+        try:
+            return states, np.broadcast_to(np.asarray(times), states.shape[:-1])
+        except ValueError:
+            shapes = f"{states.shape[:-1]}, got {np.shape(times)}"
+            raise EmuError(f"times must have the shape of the states' leading dimensions, {shapes}") from None
+
+    @exclusive
     def peek(self, states: np.ndarray, times: np.ndarray) -> tuple[Recall, np.ndarray]:
         """What `recall` would answer for (n, S) states, and their (n, D) keys; leaves no trace: nothing is counted and
         no entry counts as used."""
-        embeddings = self._embed(np.asarray(states, np.float32), np.asarray(times))
-        keys = self._keys(embeddings)
+        states, times = self._questions(states, times)
+        if states.ndim != 2:
+            raise EmuError(f"peek takes states of shape (n, {self.state_dim}), got {states.shape}")
+        embeddings = self._embed(states, times)
+        keys = self.normalisation.keys(embeddings)
         return self._answer(self.index.query(keys)[0], embeddings, (len(keys),)), keys
 
     def _answer(self, ids: np.ndarray, embeddings: np.ndarray, shape: tuple[int, ...]) -> Recall:
-        found, at, s = ids >= 0, np.maximum(ids, 0), self._store
-        counts = np.where(found[:, None], s.counts[at], 1)
-        ratio = counts[:, 1].astype(np.float32) / counts[:, 0].astype(np.float32)
+        found, at, s, o = ids >= 0, np.maximum(ids, 0), self._store, self.options
+        counts = np.where(found[:, None], s.counts[at], 1).astype(np.float32)
+        ratio = (counts[:, 1] + np.float32(o.prior_desirable)) / (counts[:, 0] + np.float32(o.prior_visits))
         zero = np.float32(0)
         return Recall(
             found=found.reshape(shape),
@@ -155,6 +167,7 @@ class EpisodicMemory:
             embedding=embeddings.reshape(*shape, -1),
         )
 
+    @exclusive
     def sample(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(states, times, best returns) of `count` different entries, all while there are fewer, in random order."""
         size, s = len(self), self._store
@@ -162,29 +175,43 @@ class EpisodicMemory:
         states = np.asarray(self._states.take(ids, axis=0), np.float32)  # `take` is twice as fast as [ids]
         return states, s.times[ids], s.best_return[ids]
 
+    @exclusive
     def reembed(self, encode: Encode | None = None, threads: int = 1) -> None:
         """Recompute every embedding with a new encoder, then mean and spread of each dimension, keys and index.
 
         Without `encode` the embeddings stay and only the normalisation follows the entries: call it now and then with
         a fixed encoder, too, for until the first call keys are the bare embeddings. `threads` encode in parallel.
+        If the encoder fails, the memory stays as it was.
         """
-        size, x = len(self), self._store.embeddings[: len(self)]
+        size, new = len(self), self._store.embeddings[: len(self)]
         if encode is not None:
-            self.encode = encode
+            new = np.empty_like(new)
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(lambda start: self._reembed_chunk(start, size), range(0, size, CHUNK)))
-        if size > 0:
-            mean, spread = np.empty((2, self.options.key_dim))
-            _rules.moments(x, mean, spread)
-            floor = SMALLEST_SPREAD * (np.abs(mean) + spread.max())
-            self.mean = mean.astype(np.float32)
-            self.spread = np.where(spread > floor, spread, np.where(floor > 0, floor, 1)).astype(np.float32)
-        self.index.rebuild(self._keys(x))
+                list(pool.map(lambda start: self._encode_chunk(encode, start, new), range(0, size, CHUNK)))
+        normal = normalisation.fitted(new, self.options.whiten) if size else self.normalisation
+        keys = normal.keys(new)
+        self._store.embeddings[:size] = new
+        self.encode, self.normalisation = encode or self.encode, normal
+        self.index.rebuild(keys, self._chosen_radius())
 
-    def _reembed_chunk(self, start: int, size: int) -> None:
-        chunk = slice(start, min(start + CHUNK, size))
-        self._store.embeddings[chunk] = self._embed(self.states(chunk), self._store.times[chunk])
+    def _encode_chunk(self, encode: Encode, start: int, out: np.ndarray) -> None:
+        rows = slice(start, min(start + CHUNK, len(out)))
+        out[rows] = self._embed(np.asarray(self._states[rows], np.float32), self._store.times[rows], encode)
 
+    def _chosen_radius(self) -> float | None:
+        """The radius that brings the share of learnt steps that match nearer to the wanted one; None: it stays.
+
+        A share that is 0.25 too low doubles the radius, one that is too high halves it; at most fourfold at a time.
+        """
+        c, wanted = self.counters, self.options.target_hit_rate
+        matched, added = c["matched"] - c["matched_before"], c["added"] - c["added_before"]
+        if wanted == 0 or matched + added == 0:
+            return None
+        c["matched_before"], c["added_before"] = c["matched"], c["added"]
+        factor = 2.0 ** float(np.clip(4 * (wanted - matched / (matched + added)), -2, 2))
+        return float(np.clip(self.radius * factor, *RADII))
+
+    @exclusive
     def rejudge(self, threshold: float | None = None) -> None:
         """Judge desirability anew by H against a threshold, by default the mean H (the paper's adaptive option).
 
@@ -224,7 +251,7 @@ class EpisodicMemory:
 
     def export(self, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """A table of all entries, or of some (numbers), a column each, for plots: copies, safe to change."""
-        s, at = self._store, np.arange(len(self)) if rows is None else rows
+        s, at = self._store, np.arange(len(self)) if rows is None else self._rows(rows)
         return {
             "key": self.index.keys[at],
             "embedding": s.embeddings[at],
@@ -235,24 +262,29 @@ class EpisodicMemory:
             "t": s.times[at],
         }
 
+    @exclusive
     def save(self, folder: str | Path) -> None:
         """Write everything into a folder: plain arrays and JSON. The encoder is the caller's to keep."""
         order = np.empty(len(self), np.int32)
         _rules.use_order(self._store, order)
-        everything = storage.Saved(self._columns, order, self.mean, self.spread, self.judge.save(), self.counters)
+        everything = storage.Saved(
+            self._columns, order, self.normalisation, self.judge.save(), self.counters, self.radius
+        )
         storage.save(Path(folder), self._description, everything)
 
+    @exclusive
     def load(self, folder: str | Path) -> None:
         """Become the memory that was saved; from there on it behaves, to the bit, as if it had never been saved."""
-        saved = storage.read(Path(folder), self._description, self.capacity)
+        saved = storage.read(Path(folder), self._description, self.capacity, COUNTERS)
         size, s = len(saved.order), self._store
+        keys = saved.normalisation.keys(np.array(saved.arrays["embeddings"]))
         for name in storage.ARRAYS:
             self._columns[name][:size] = saved.arrays[name]
         s.ends[_rules.SIZE] = size
         _rules.restore_order(s, saved.order)
-        self.mean, self.spread, self.counters = saved.mean, saved.spread, saved.counters
+        self.normalisation, self.counters = saved.normalisation, saved.counters
         self.judge.load(saved.recent_returns)
-        self.index.rebuild(self._keys(s.embeddings[:size]))
+        self.index.rebuild(keys, saved.radius if self.options.target_hit_rate > 0 else None)
 
     @classmethod
     def open(cls, folder: str | Path, encode: Encode | None = None) -> Self:
@@ -262,25 +294,28 @@ class EpisodicMemory:
         memory.load(folder)
         return memory
 
-    def _embed(self, states: np.ndarray, times: np.ndarray) -> np.ndarray:
-        key_dim = self.options.key_dim
-        if states.shape[-1] != self.state_dim:
-            raise EmuError(f"the memory takes states of {self.state_dim} numbers, got {states.shape[-1]}")
-        x = _plain(np.asarray(self.encode(states, np.ascontiguousarray(times, np.int32)), np.float32))
-        if x.shape != (len(states), key_dim):
-            raise EmuError(f"encode must return shape ({len(states)}, {key_dim}), got {x.shape}")
-        if not _finite(x):
+    def _embed(self, states: np.ndarray, times: np.ndarray, encode: Encode | None = None) -> np.ndarray:
+        shape = len(states), self.options.key_dim
+        x = (encode or self.encode)(states, np.ascontiguousarray(times, np.int32))
+        x = _plain(np.asarray(x, np.float32))
+        if x.shape != shape:
+            raise EmuError(f"encode must return shape {shape}, got {x.shape}")
+        if not finite(x):
             raise EmuError("encode returned numbers that are not finite: check the states and the encoder for NaN")
         return x
 
-    def _keys(self, embeddings: np.ndarray) -> np.ndarray:
-        keys = np.empty_like(embeddings)
-        _rules.normalise(embeddings, self.mean, self.spread, keys)
-        return keys
-
     def states(self, rows: Any) -> np.ndarray:
         """The stored states of some entries (numbers or a slice), float32."""
-        return np.asarray(self._states[rows], np.float32)
+        return np.asarray(self._states[self._rows(rows)], np.float32)
+
+    def _rows(self, rows: Any) -> Any:
+        """Numbers of entries, or a slice of them, that exist."""
+        if isinstance(rows, slice):
+            return slice(*rows.indices(len(self)))
+        rows = np.asarray(rows)
+        if rows.size and not (rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < len(self)):
+            raise EmuError(f"entries are numbered 0 … {len(self) - 1}, got {rows}")
+        return rows.astype(np.int64)
 
     @property
     def _description(self) -> storage.Description:
@@ -291,25 +326,21 @@ class EpisodicMemory:
         """What is saved of the entries, by name."""
         return {**self._store._asdict(), "states": self._states}
 
-    def _steps(self, episodes: list[EpisodeLike]) -> Steps | None:
+    def _steps(self, given: Any) -> Steps | None:
         """The steps of all episodes, embedded."""
+        episodes = finished(given, self.state_dim)
         if not episodes:
             return None
-        lengths = [len(e.reward) + 1 for e in episodes]
-        for e, length in zip(episodes, lengths, strict=True):
-            if len(e.state) != length:
-                raise EmuError(f"an episode of {length - 1} rewards needs {length} states, got {len(e.state)}")
-        states = _plain(_joined([np.asarray(e.state, np.float32) for e in episodes]))
+        lengths = [len(e.state) for e in episodes]
+        states = _plain(_joined([e.state for e in episodes]))
         embeddings = self._embed(states, _joined([np.arange(n, dtype=np.int32) for n in lengths]))
-        as_made = self._keys(embeddings)
+        as_made = self.normalisation.keys(embeddings)
         keys, rewards, stop = np.empty_like(as_made), np.zeros(len(states), np.float64), 0
         for e, length in zip(episodes, lengths, strict=True):
             start, stop = stop, stop + length
             rewards[start : stop - 1] = e.reward
             keys[start:stop] = as_made[start:stop][::-1]
-        if not _finite(rewards):
-            raise EmuError("an episode has rewards that are not finite")
-        if self.options.dtype == "float16":
+        if self.options.half_precision:
             states = np.clip(states, -65504, 65504).astype(np.float16)
         bits = states.view(np.uint16)
         desirable = np.array([self.judge(e) for e in episodes], np.bool_)
@@ -328,12 +359,6 @@ def _plain(array: np.ndarray) -> np.ndarray:
     """C-contiguous and writable: any other kind of array would have the kernels compiled once more."""
     flags = array.flags
     return array if flags.c_contiguous and flags.writeable else np.require(array, None, ["C", "W"])
-
-
-def _finite(array: np.ndarray) -> bool:
-    """Whether all numbers are finite. Their squares' sum nearly always tells, in a fraction of the time."""
-    flat = array.reshape(-1)
-    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.errors import EmuError
+
 if TYPE_CHECKING:
     from emu.memory.episodic import Recall
 
 Array = Any
+
+
+def _check_shapes(function: str, **arrays: Array) -> None:
+    """(5,) and (5, 1) would broadcast to (5, 5) without a word: refused."""
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise EmuError(f"{function} takes arrays of one shape, got {listed}")
 
 
 def episodic_incentive(
@@ -21,6 +31,7 @@ def episodic_incentive(
 
     `optimistic` takes ξ in place of the visit ratio. No gradient is meant to flow into `next_value`.
     """
+    _check_shapes("episodic_incentive", found=recall.found, next_value=next_value, terminated=terminated)
     xp = next_value.__array_namespace__()
     trust = xp.astype(recall.desirable, next_value.dtype) if optimistic else recall.ratio
     gap = xp.maximum(recall.best_return - next_value, xp.zeros_like(next_value))
@@ -36,6 +47,8 @@ def episodic_control_reward(
     As a reward in the squared TD error, with `value` held constant, it gives the gradient of the episodic-control loss.
     A terminal s' has H = 0 by definition, so nothing is bootstrapped there.
     """
+    arrays = {"found": recall.found, "reward": reward, "value": value, "terminated": terminated}
+    _check_shapes("episodic_control_reward", **arrays)
     xp = value.__array_namespace__()
     best = xp.where(xp.astype(terminated, xp.bool), xp.zeros_like(value), recall.best_return)
     return xp.where(recall.found, weight * (reward + gamma * best - value), xp.zeros_like(value))
@@ -45,6 +58,8 @@ def episodic_control_loss(
     recall: Recall, reward: Array, value: Array, terminated: Array, gamma: float, weight: float = 0.1
 ) -> Array:
     """λ (r + γ H(s') − Q(s, a))² per transition, 0 where s' is not found (Eq. 2, 3: conventional control)."""
+    arrays = {"found": recall.found, "reward": reward, "value": value, "terminated": terminated}
+    _check_shapes("episodic_control_loss", **arrays)
     xp = value.__array_namespace__()
     best = xp.where(xp.astype(terminated, xp.bool), xp.zeros_like(value), recall.best_return)
     error = reward + gamma * best - value
@@ -57,6 +72,8 @@ def elliptical_bonus(embeddings: Array, mask: Array, ridge: float = 0.1) -> Arra
     embeddings (B, T, D), mask (B, T) false on padding → (B, T). The paper's rank-one updates of C⁻¹ are a loop over
     time; running sums of D×D matrices and one small Cholesky factor a step give the same without a loop.
     """
+    if embeddings.ndim != 3 or embeddings.shape[:2] != mask.shape:
+        raise EmuError(f"elliptical_bonus takes (B, T, D) and (B, T), got {embeddings.shape} and {mask.shape}")
     xp = embeddings.__array_namespace__()
     x = xp.where(mask[..., None], embeddings, xp.zeros_like(embeddings))
     outer = x[..., :, None] * x[..., None, :]

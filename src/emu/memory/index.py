@@ -15,6 +15,7 @@ from emu.errors import ConfigError, EmuError
 from emu.memory import _grid
 from emu.memory._cellsize import choose_cell
 from emu.memory._grid import ABSENT, Grid
+from emu.memory._guard import OneCaller, exclusive
 from emu.memory._tree import empty_tree
 
 REGRID_AT = (64, 1024, 16384)  # sizes at which the cell size is chosen anew; later only on `rebuild`
@@ -22,10 +23,11 @@ METRICS = ("l2", "linf")
 MOST = 100_000_000  # entries: runs are told from each other, and from the nodes of trees, in 32 bits
 
 
-class RadiusIndex:
+class RadiusIndex(OneCaller):
     """Insert, move, remove and query by the hundred or by the million; every change is visible to the next query."""
 
     def __init__(self, dim: int, radius: float, capacity: int, metric: str = "l2") -> None:
+        super().__init__()
         if not 1 <= dim <= 8:
             raise ConfigError(f"the index takes keys of 1 to 8 dimensions, got {dim}: reduce the embedding's dimension")
         if metric not in METRICS:
@@ -95,6 +97,7 @@ class RadiusIndex:
     def __contains__(self, entry: int) -> bool:
         return 0 <= entry < self.capacity and bool(self._grid.following[entry] != ABSENT)
 
+    @exclusive
     def query(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(n,) entry numbers, -1 where nothing is nearer than the radius, and (n,) distances (inf there)."""
         keys = self._checked(keys)
@@ -105,6 +108,7 @@ class RadiusIndex:
         gaps[ids < 0] = np.inf
         return ids, gaps
 
+    @exclusive
     def insert(self, ids: np.ndarray, keys: np.ndarray) -> None:
         """Add new entries; a number that is already present is refused."""
         ids, keys = self._new(ids, keys)
@@ -112,11 +116,13 @@ class RadiusIndex:
             _grid.insert_batch(self._grid, ids[start:stop], keys[start:stop])
             self.added(stop - start, int(ids[start:stop].max(initial=-1)) + 1)
 
+    @exclusive
     def remove(self, ids: np.ndarray) -> None:
         ids = self._present(ids)
         _grid.remove_batch(self._grid, ids)
         self.size -= len(ids)
 
+    @exclusive
     def move(self, ids: np.ndarray, keys: np.ndarray) -> None:
         """Give entries other keys."""
         ids, keys = self._present(ids), self._checked(keys)
@@ -124,6 +130,7 @@ class RadiusIndex:
         _grid.remove_batch(self._grid, ids)
         _grid.insert_batch(self._grid, ids, keys)
 
+    @exclusive
     def query_or_insert(self, keys: np.ndarray) -> tuple[np.ndarray, int]:
         """Each key in turn finds its match or becomes a new entry (the next unused number), seen by the keys after it.
 
@@ -140,11 +147,15 @@ class RadiusIndex:
             start = stop
         return ids, self._end - before
 
+    @exclusive
     def rebuild(self, keys: np.ndarray | None = None, radius: float | None = None) -> None:
         """Index everything anew: after all keys changed (`keys`, one row an entry 0 … n-1), or the radius did.
 
         Chooses the cell size afresh; the answers are those of an index that got the same entries one by one.
         """
+        self._rebuild(keys, radius)
+
+    def _rebuild(self, keys: np.ndarray | None = None, radius: float | None = None) -> None:
         if keys is not None:
             keys = self._checked(keys)
             if len(keys) > self.capacity:
@@ -169,7 +180,7 @@ class RadiusIndex:
         self.size += count
         self._end = max(self._end, end)
         if self.size >= self._regrid_at:
-            self.rebuild()
+            self._rebuild()
 
     def _room(self) -> int:
         return max(1, self._regrid_at - self.size)
@@ -191,9 +202,12 @@ class RadiusIndex:
         return keys
 
     def _numbers(self, ids: np.ndarray) -> np.ndarray:
-        ids = np.require(ids, np.int32, ["C", "W"]).reshape(-1)
-        if len(ids) and not (ids.min() >= 0 and ids.max() < self.capacity):
+        ids = np.asarray(ids).reshape(-1)
+        if len(ids) and ids.dtype.kind not in "iu":
+            raise EmuError(f"entry numbers must be whole numbers, got {ids.dtype}")
+        if len(ids) and not (ids.min() >= 0 and ids.max() < self.capacity):  # before they are cut to 32 bits
             raise EmuError(f"entry numbers must lie in 0 … {self.capacity - 1}")
+        ids = np.require(ids, np.int32, ["C", "W"])
         if len(np.unique(ids)) != len(ids):
             raise EmuError("an entry number occurs twice in one call")
         return ids

@@ -43,17 +43,25 @@ class MemoryOptions(Options, group="memory"):
     gigabytes: Positive = 4.0  # bound on the whole memory, whatever its capacity
     key_dim: Annotated[int, Within(1, 8)] = 4  # dimension of a key
     radius: NotNegative = 1.3e-3  # delta; 0: (2 * 3 * sigma_y)^key_dim / capacity with sigma_y = 1 (paper, appendix)
+    target_hit_rate: Annotated[float, Within(0, 1, open_high=True)] = 0.0  # the radius follows it; 0: it stays
+    whiten: bool = False  # keys with variance 1 in every direction, not only along each dimension
     metric: Literal["l2", "linf"] = "l2"  # distance between keys; linf: every coordinate (the authors' code)
     half_precision: bool = False  # keep states in float16
     return_threshold: float | None = None  # R_thr: from which return on an episode is desirable; None: when it is won
     return_quantile: Share | None = None  # instead: the quantile of the last 1,000 returns that an episode must reach
     count_new_desirable: bool = True  # a new desirable memory counts as one desirable visit
+    prior_desirable: NotNegative = 0.0  # a in the ratio (desirable visits + a) / (visits + b)
+    prior_visits: NotNegative = 0.0  # b; with a and b the ratio of a memory visited once is an estimate, not 0 or 1
     backward_propagation: bool = False  # authors' code: after a desirable match the rest of the episode is desirable
 
     def check_rules(self) -> None:
         check(
             self.return_quantile is None or self.return_threshold is None,
             "memory.return_quantile excludes memory.return_threshold: give one of them.",
+        )
+        check(
+            self.prior_desirable <= self.prior_visits,
+            "memory.prior_desirable must not exceed memory.prior_visits: of that many visits it is the desirable part.",
         )
 
     @property

@@ -27,7 +27,7 @@ from emu.run.checkpoint import Checkpoints
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
-from emu.train.build import build_keeper
+from emu.train.build import build_memory
 from emu.train.clock import Clock
 from emu.train.means import Means
 from emu.train.progress import Progress
@@ -64,7 +64,7 @@ class Trainer:
         self.learner = build_learner(config, spec, devices)
         self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
         self.replay = build_replay(config, spec)
-        self.memory = build_keeper(config, spec, self.learner)
+        self.memory = build_memory(config, spec, self.learner)
         self.snapshots = SnapshotWriter(folder, self.evaluator, config.seed)
         self.loggers = build_loggers(config)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)

@@ -1,6 +1,7 @@
 """The episodic memory inside the loop: what it learns from, when its embedder is trained, what a batch recalls.
 
-The memory and its rules know nothing of JAX or of this package's episodes' journey; this room connects them.
+Episodes go in as they finish; a batch of (U, B, T+1, S) states gets a `Recall` of leading shape (U, B, T). The memory
+itself (`emu.memory`) knows nothing of environments, batches or environment steps; this module connects them.
 """
 
 from __future__ import annotations
@@ -26,26 +27,24 @@ for _kind in KINDS:
     EMBEDDERS.register(_kind, Embedder)
 
 
-class MemoryKeeper:
+class TrainingMemory:
     """Feeds the memory, trains its embedder every `embedder.interval` steps, and answers for whole batches."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        m, e = config.memory, config.memory.embedder
-        self.rejudges = m.rejudge
+        m = config.memory
         if not spec.has_goal and m.return_threshold is None and m.return_quantile is None and not m.rejudge:
             raise ConfigError(
                 f"Environment '{spec.name}' has no goal: say with memory.return_threshold from which return on an "
                 "episode is desirable, or let memory.return_quantile or memory.rejudge find out."
             )
-        self.interval, self.min_entries, self.samples = e.interval, e.min_entries, e.samples
-        self.seed = config.seed
-        embedder = EMBEDDERS.find(e.kind)
-        settings = settings_of(embedder, e.settings, "memory.embedder.settings")
-        self.embedder = embedder(spec.state_dim, spec.episode_limit, m.key_dim, e, settings)
+        self.interval, self.rejudges, self.seed = m.embedder.interval, m.rejudge, config.seed
+        embedder = EMBEDDERS.find(m.embedder.kind)
+        settings = settings_of(embedder, m.embedder.settings, "memory.embedder.settings")
+        self.embedder = embedder(spec.state_dim, spec.episode_limit, m.key_dim, m.embedder, settings)
         self.state: PyTree = self.embedder.init(embedder_init(config.seed))
         encode = self.embedder.encoder(self.state)
         self.memory = EpisodicMemory(spec.state_dim, m, gamma=config.learner.gamma, encode=encode)
-        self.trainings = 0
+        self.trainings = 0  # embedder intervals that have been dealt with
 
     def remember(self, episodes: Sequence[Episode]) -> None:
         self.memory.update(episodes)
@@ -64,15 +63,18 @@ class MemoryKeeper:
         self.trainings = step // self.interval
         if self.rejudges:
             self.memory.rejudge()
-        if self.embedder.trainable and len(self.memory) >= self.min_entries:
-            rng = embedder_sample(self.seed, self.trainings)
-            states, times, returns = self.memory.sample(self.samples, rng)
-            key = embedder_training(self.seed, self.trainings)
-            self.state, metrics = self.embedder.train(self.state, states, times, returns, key)
-            self.memory.reembed(self.embedder.encoder(self.state))
-            return {f"embedder_{name}": float(value) for name, value in metrics.items()}
+        if self.embedder.trainable and len(self.memory) >= self.embedder.options.min_entries:
+            return self._train_embedder()
         self.memory.reembed()
         return {}
+
+    def _train_embedder(self) -> dict[str, float]:
+        rng = embedder_sample(self.seed, self.trainings)
+        states, times, returns = self.memory.sample(self.embedder.options.samples, rng)
+        key = embedder_training(self.seed, self.trainings)
+        self.state, metrics = self.embedder.train(self.state, states, times, returns, key)
+        self.memory.reembed(self.embedder.encoder(self.state))
+        return {f"embedder_{name}": float(value) for name, value in metrics.items()}
 
     def stats(self) -> dict[str, float]:
         threshold = self.memory.judge.current()

@@ -23,7 +23,7 @@ from emu.study.analysis.names import readable, short_steps
 from emu.study.analysis.projection import tsne
 from emu.study.analysis.runs import Run, scale_note
 from emu.study.figures.style import figure, grid_of, hide_rest, note_of
-from emu.train.memory import MemoryKeeper
+from emu.train.memory import TrainingMemory
 
 SAMPLES = 50_000
 PANELS = 4  # runs on one figure at most: 50,000 points take three minutes of a processor
@@ -49,7 +49,7 @@ class Cloud(NamedTuple):
     paths: list[Path2D]
 
 
-def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
+def load_memory(run: Path, config: Config) -> tuple[TrainingMemory, int]:
     """The memory and its embedder from a run's newest checkpoint, and the step of it; the run is left alone."""
     if config.memory.use == "none":
         raise EmuError(f"{run} has no episodic memory: {config.algo} keeps none.")
@@ -57,7 +57,7 @@ def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
     if not (steps := files.checkpoint_steps()):
         raise EmuError(f"{run} has no checkpoint to read a memory from (they are not kept in git): train it again.")
     folder = files.checkpoint(steps[-1])
-    keeper = MemoryKeeper(config, envs.make(config.env, **config.env_args).spec)
+    keeper = TrainingMemory(config, envs.make(config.env, **config.env_args).spec)
     state, memory = load_embedder(folder, keeper.state)
     keeper.load(memory, state, trainings=0)
     return keeper, steps[-1]
