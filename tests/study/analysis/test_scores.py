@@ -167,12 +167,13 @@ def test_one_run_that_reached_the_goal_speaks_for_all_of_its_task(tmp_path):
 # Training episodes
 
 
-def test_the_training_score_weighs_rows_by_their_episodes_in_the_last_tenth(tmp_path):
+def test_the_training_score_weighs_episodes_by_how_much_of_them_lies_in_the_last_tenth(tmp_path):
     (run,) = runs_of(tmp_path, HIGH)
-    rows = [(50, 10, 0.0), (91, 20, 0.5), (100, 50, 1.0), (110, 90, 0.0)]
+    rows = [(80, 10, 0.0), (92, 40, 0.5), (104, 100, 1.0), (110, 900, 0.0)]  # 90 ... 100 counts
     rows = [{"step": step, "episodes": episodes, "train_win_rate": rate} for step, episodes, rate in rows]
     values = scores.training_scores([run._replace(rows=rows)], 100)
-    assert values is not None and values[0] == pytest.approx((10 * 0.5 + 30 * 1.0) / 40)
+    second, third = 30 * 2 / 12, 60 * 8 / 12  # episodes of these rows, as far as their steps count
+    assert values is not None and values[0] == pytest.approx((second * 0.5 + third * 1.0) / (second + third))
     values = scores.training_scores([run._replace(rows=rows[:1])], 100)  # nothing that late: the last row stands
     assert values is not None and values[0] == 0
     assert scores.training_scores([run._replace(rows=[{"step": 1, "test_return": 1.0}])], 100) is None

@@ -117,16 +117,22 @@ def training_scores(runs: Sequence[Run], until: float) -> np.ndarray | None:
     These are hundreds of episodes with the exploration of the end of training, where an evaluation is a few dozen
     greedy ones that may all end alike. A row stands for the episodes since the row before.
     """
-    metric, means = score_of(runs).training, []
-    for run in runs:
-        rows = [row for row in run.rows if metric in row and row["step"] <= until]
-        if not rows:
-            return None
-        ended = np.diff([row.get("episodes", number) for number, row in enumerate(rows, 1)], prepend=0)
-        late = np.array([row["step"] > (1 - TRAINING_SHARE) * until for row in rows])
-        late[-1] = True
-        means.append(np.average([row[metric] for row in rows], weights=late * np.maximum(ended, 1)))
-    return np.array(means)
+    metric = score_of(runs).training
+    if not all(run.has(metric) for run in runs):
+        return None
+    return np.array([_training_score(run, metric, until) for run in runs])
+
+
+def _training_score(run: Run, metric: str, until: float) -> float:
+    rows = [row for row in run.rows if metric in row]
+    steps = np.array([row["step"] for row in rows])
+    ended = np.diff([row.get("episodes", number) for number, row in enumerate(rows, 1)], prepend=0)
+    began = np.concatenate([[0.0], steps[:-1]])
+    late = np.minimum(steps, until) - np.maximum(began, (1 - TRAINING_SHARE) * until)  # steps of a row that count
+    weights = np.maximum(ended, 1) * np.clip(late / np.maximum(steps - began, 1), 0, 1)
+    if not weights.any():
+        weights[-1] = 1.0  # nothing that late: the last row stands
+    return float(np.average([row[metric] for row in rows], weights=weights))
 
 
 # Over tasks
