@@ -51,9 +51,9 @@ def test_epsilon_is_zero():
     seen = []
 
     class Watching(CountingLearner):
-        def act(self, policy, carry, obs, avail, epsilon, key):
-            jax.debug.callback(lambda e: seen.append(float(e)), epsilon)
-            return super().act(policy, carry, obs, avail, epsilon, key)
+        def act(self, policy, carry, obs, avail, explore, key):
+            jax.debug.callback(lambda e: seen.append(float(e)), explore)
+            return super().act(policy, carry, obs, avail, explore, key)
 
     Evaluator(CountingEnv(), Watching(), 2, Devices.of(1)).test({"unused": np.zeros(1)}, 0, 0)
     jax.effects_barrier()

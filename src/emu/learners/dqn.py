@@ -66,11 +66,12 @@ class DQNLearner(Learner):
         return jnp.zeros((copies, 1, before), self.spec.obs_type)
 
     def act(
-        self, policy: PyTree, carry: Array, obs: Array, avail: Array, epsilon: Array, key: Array
+        self, policy: PyTree, carry: Array, obs: Array, avail: Array, explore: Array, key: Array
     ) -> tuple[Array, Array]:
+        """Greedy in Q; a random available action with probability `explore`."""
         shown = jnp.concatenate([carry, obs.astype(carry.dtype)], axis=-1)
         q = self.net.apply(policy, shown)
-        return epsilon_greedy(q, avail, epsilon, key), shown[..., self.spec.obs_dim :]
+        return epsilon_greedy(q, avail, explore, key), shown[..., self.spec.obs_dim :]
 
     def _updates(self, state: DQNState, batches: Batch, recall: Any, step: Array):
         """One update after the other, written out: in a loop of XLA's, convolutions on a CPU are many times slower."""

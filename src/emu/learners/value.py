@@ -82,10 +82,11 @@ class ValueLearner(Learner):
         return Carry(self.agent_carry(copies), actions)
 
     def act(
-        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, epsilon: Array, key: Array
+        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, explore: Array, key: Array
     ) -> tuple[Array, Carry]:
+        """Greedy in every agent's own Q; a random available action with probability `explore`."""
         q, hidden = self.agent.apply(policy, carry.hidden, obs, carry.last_action, method="step")
-        action = epsilon_greedy(q, avail, epsilon, key)
+        action = epsilon_greedy(q, avail, explore, key)
         return action, Carry(hidden, jax.nn.one_hot(action, self.spec.n_actions))
 
     def learn(self, state: ValueState, context: Context) -> tuple[ValueState, dict[str, Array]]:
