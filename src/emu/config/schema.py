@@ -86,7 +86,7 @@ class AgentConfig:
 class MixerConfig:
     """How the agents' values become the team's."""
 
-    kind: Literal["vdn", "qmix", "qplex", "none"] = "qmix"  # the mixing network
+    kind: Literal["vdn", "qmix", "qplex", "none"] = "qmix"  # the mixing network; none: every agent by itself
     embed: int = 32  # QMIX: width of the mixing layer; QPLEX: width of queries and keys
     hyper_hidden: int = 64  # width of the hypernetworks' hidden layer
     heads: int = 4  # QPLEX: attention heads of the transformation
