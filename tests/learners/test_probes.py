@@ -31,6 +31,7 @@ SETTINGS = {
     "learner.batch_size": COPIES,
     "learner.learning_rate": 0.01,
     "learner.target_interval": 10,
+    "dqn.target_interval": 10,
 }
 KINDS = {"value": ValueLearner, "mappo": MappoLearner, "td3": TD3Learner, "dqn": DQNLearner}
 

@@ -75,7 +75,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             "learner.double_q": False,
             "learner.updates_per_episode": 0,
             "learner.updates_per_step": 0.25,
-            "learner.target_interval": 1_000,
             "replay.unit": "steps",
             "rollout.random_steps": 2_000,
         },

@@ -119,7 +119,7 @@ class LearnerConfig:
     updates_per_episode: int = 1  # n_circle: updates for every episode collected
     updates_per_step: float = 0.0  # further updates for every step of the episodes collected
     updates_per_call: int = 1  # updates that one compiled call does; owed ones wait until so many are due
-    target_interval: int = 200  # updates between hard copies into the target network (value, dqn)
+    target_interval: int = 200  # teams: collected episodes between hard copies into the target network
     td_lambda: float = 0.0  # teams: how far targets look ahead, 0: one step (the paper), 1: the whole episode
     double_q: bool = True  # choose the next action by the online network, value it by the target network
     reward_clip: float = 0.0  # learner and memory see rewards cut to ± this, metrics the whole ones; 0: not cut
@@ -158,9 +158,13 @@ class DQNConfig:
 
     hidden: int = 512  # width of the dense layer behind the convolutions; of both layers where vectors are observed
     huber: float = 1.0  # TD errors beyond this count linearly
+    target_interval: int = 1_000  # updates between hard copies into the target network
 
     def __post_init__(self) -> None:
-        check(self.hidden >= 1 and self.huber > 0, "dqn.hidden must be at least 1, dqn.huber positive.")
+        check(
+            min(self.hidden, self.target_interval) >= 1 and self.huber > 0,
+            "dqn.hidden and dqn.target_interval must be at least 1, dqn.huber positive.",
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,6 +61,7 @@ class ValueLearner(Learner):
         self.mixer = make_mixer(config.mixer, spec)
         self.independent = isinstance(self.mixer, Independent)  # values are (T, B, N) instead of (T, B)
         c = config.learner
+        self.target_updates = c.target_interval * max(c.updates_per_episode, 1)  # what so many episodes earn
         self.optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
 
     def init(self, key: Array) -> ValueState:
@@ -101,7 +102,7 @@ class ValueLearner(Learner):
         params = optax.apply_updates(state.params, steps)
 
         updates = state.updates + 1
-        renew = updates % self.config.target_interval == 0
+        renew = updates % self.target_updates == 0
         target = jax.tree.map(lambda new, old: jnp.where(renew, new, old), params, state.target)
         terms, metrics = self.terms.update(state.terms, views, renew)
         parts |= metrics | {"grad_norm": optax.global_norm(grads)}
