@@ -118,7 +118,7 @@ class CountingLearner:
     def initial_carry(self, copies: int) -> Any:
         return jnp.zeros(copies, jnp.int32)
 
-    def act(self, policy: Any, carry: Any, obs: Any, avail: Any, epsilon: Any, key: Any) -> tuple[Any, Any]:
+    def act(self, policy: Any, carry: Any, obs: Any, avail: Any, explore: Any, key: Any) -> tuple[Any, Any]:
         action = jnp.broadcast_to(carry[:, None] % ACTIONS, (carry.shape[0], 2))
         return action.astype(jnp.int32), carry + 1
 

@@ -33,7 +33,8 @@ SMALL = {
     "mixer.kernels": 2,
     "learner.batch_size": B,
     "learner.max_grad_norm": 0.05,  # so small that it always clips
-    "learner.target_interval": 4,
+    "learner.target_interval": 2,
+    "learner.updates_per_episode": 2,
     "replay.episodes": 8,
 }
 

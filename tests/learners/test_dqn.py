@@ -28,7 +28,7 @@ SETTINGS = {
     "learner.kind": "dqn",
     "learner.gamma": GAMMA,
     "learner.batch_size": B,
-    "learner.target_interval": 2,
+    "dqn.target_interval": 2,
     "learner.learning_rate": 0.01,
     "learner.max_grad_norm": 0.05,  # so small that it always clips
     "dqn.hidden": 5,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from emu.learners.build import build_terms
 from emu.learners.terms.base import Term, ValueContext
 from emu.learners.value import Carry
 from nets import oracles as mixers
@@ -16,6 +17,11 @@ from nets import oracles as mixers
 from . import cases, oracles
 from .cases import OBS, A, B, N, assert_trees_close, plain_learner, started, updated
 from .oracles import sum_of_values
+
+
+def value_of_each_agent(mixer, chosen, greedy, actions, state):
+    """Independent Q-learning: no value of the team at all."""
+    return chosen
 
 
 def qmix_value(mixer, chosen, greedy, actions, state):
@@ -47,6 +53,8 @@ def oracle_update(params, target, square, batch, mix, c):
         ("vdn", sum_of_values, {"learner__double_q": False}),
         ("vdn", sum_of_values, {"learner__td_lambda": 0.7}),
         ("qmix", qmix_value, {}),
+        ("none", value_of_each_agent, {}),
+        ("none", value_of_each_agent, {"learner__td_lambda": 0.7}),
     ],
 )
 def test_two_updates_are_those_of_the_oracle(kind, mix, changes):
@@ -269,3 +277,23 @@ def test_the_batch_is_divided_over_both_devices():
             np.testing.assert_array_equal(part, half)
     for leaf in jax.tree.leaves(learner.shards.replicate(started(learner).params)):
         assert [shard.data.shape for shard in leaf.addressable_shards] == [leaf.shape] * 2
+
+
+def test_terms_add_to_the_value_of_every_agent_that_learns_by_itself():
+    c = cases.config(mixer__kind="none", memory__use="incentive")
+    learner, batch, recall = cases.learner_of(c, build_terms(c, cases.SPEC)), cases.batch(), cases.recall()
+    state = started(learner)
+    params, target = oracles.as_float64((state.params, state.target))
+    targets, bonuses = [], []
+    for row, ep in enumerate(oracles.episodes(batch)):
+        values = np.array(oracles.bootstrap_values(params, target, value_of_each_agent, ep))  # (T, N)
+        known = type(recall)(*(x[row, : len(ep.reward)] for x in recall))
+        bonus = np.stack([oracles.incentives(known, values[:, agent], ep, c.learner.gamma) for agent in range(N)], -1)
+        targets.append(np.array(oracles.td_targets(values, ep, c.learner.gamma)) + bonus)
+        bonuses.append(bonus)
+    _, metrics = updated(learner, state, batch, recall=[recall])
+    assert np.mean(np.concatenate(bonuses)) > 0.001
+    np.testing.assert_allclose(metrics["incentive_bonus"][0], np.mean(np.concatenate(bonuses)), rtol=1e-4)
+    np.testing.assert_allclose(metrics["target"][0], np.mean(np.concatenate(targets)), rtol=1e-4)
+    loss = oracles.td_loss(params, targets, value_of_each_agent, oracles.episodes(batch))
+    np.testing.assert_allclose(metrics["td_loss"][0], loss, rtol=1e-4)

@@ -93,7 +93,7 @@ class Habit:
     def initial_carry(self, copies):
         return jnp.zeros(copies, jnp.int32)
 
-    def act(self, policy, carry, obs, avail, epsilon, key):
+    def act(self, policy, carry, obs, avail, explore, key):
         seen = carry + obs[:, 0, 0].astype(jnp.int32) + 1
         return (seen % ACTIONS)[:, None], seen
 

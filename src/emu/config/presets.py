@@ -27,6 +27,7 @@ _CONTROL = {"memory.use": "control"}
 _RANDOM = {"memory.embedder.kind": "random"}
 
 ALGORITHMS: dict[str, Algorithm] = {
+    "iql": Algorithm("every agent learns by itself (Tan, 1993; Tampuu et al., 2017)", None, {"mixer.kind": "none"}),
     "vdn": Algorithm("sum of the agents' values (Sunehag et al., 2018)", None, {"mixer.kind": "vdn"}),
     "qmix": Algorithm("monotonic mixing by hypernetworks (Rashid et al., 2018)", None, {"mixer.kind": "qmix"}),
     "qplex": Algorithm("duplex dueling mixing (Wang et al., 2021)", None, {"mixer.kind": "qplex"}),
@@ -76,7 +77,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             "learner.double_q": False,
             "learner.updates_per_episode": 0,
             "learner.updates_per_step": 0.25,
-            "learner.target_interval": 1_000,
             "replay.unit": "steps",
             "rollout.random_steps": 2_000,
         },

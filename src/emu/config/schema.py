@@ -67,7 +67,7 @@ class AgentConfig(Options, group="agent"):
 class MixerConfig(Options, group="mixer"):
     """How the agents' values become the team's."""
 
-    kind: Literal["vdn", "qmix", "qplex", "none"] = "qmix"  # the mixing network
+    kind: Literal["vdn", "qmix", "qplex", "none"] = "qmix"  # the mixing network; none: every agent by itself
     embed: Count = 32  # QMIX: width of the mixing layer; QPLEX: width of queries and keys
     hyper_hidden: Count = 64  # width of the hypernetworks' hidden layer
     heads: Count = 4  # QPLEX: attention heads of the transformation
@@ -93,7 +93,7 @@ class LearnerConfig(Options, group="learner"):
     updates_per_episode: CountOrNone = 1  # n_circle: updates for every episode collected
     updates_per_step: NotNegative = 0.0  # further updates for every step of the episodes collected
     updates_per_call: Count = 1  # updates that one compiled call does; owed ones wait until so many are due
-    target_interval: Count = 200  # updates between hard copies into the target network (value, dqn)
+    target_interval: Count = 200  # teams: collected episodes between hard copies into the target network
     td_lambda: Share = 0.0  # teams: how far targets look ahead, 0: one step (the paper), 1: the whole episode
     double_q: bool = True  # choose the next action by the online network, value it by the target network
     reward_clip: NotNegative = 0.0  # learner and memory see rewards cut to ± this, metrics the whole ones; 0: not cut
@@ -116,6 +116,7 @@ class DQNConfig(Options, group="dqn"):
 
     hidden: Count = 512  # width of the dense layer behind the convolutions; of both layers where vectors are observed
     huber: Positive = 1.0  # TD errors beyond this count linearly
+    target_interval: Count = 1_000  # updates between hard copies into the target network
 
 
 @dataclasses.dataclass(frozen=True)

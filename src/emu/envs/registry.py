@@ -129,5 +129,6 @@ def require_foreign_environment(target: str, found: Any, methods: tuple[str, ...
         package = str(getattr(found, "__module__", "") or "").partition(".")[0]
         fits = inspect.isfunction(found) and package not in sys.stdlib_module_names
     if not fits:
-        wanted = f"a class with the methods {', '.join(methods)}, or a package's function that makes such an object"
+        quoted = ", ".join(f"`{name}`" for name in methods)
+        wanted = f"a class with the methods {quoted}, or a package's function that makes such an object"
         refuse(target, "environment", wanted, found, EnvError)

@@ -74,9 +74,13 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def act(
-        self, policy: PyTree, carry: PyTree, obs: Array, avail: Array, epsilon: Array, key: Array
+        self, policy: PyTree, carry: PyTree, obs: Array, avail: Array, explore: Array, key: Array
     ) -> tuple[Array, PyTree]:
-        """Joint actions (E, N) for observations (E, N, O) and availability (E, N, A); greedy ones if epsilon is 0."""
+        """Joint actions (E, N) for observations (E, N, O) and availability (E, N, A).
+
+        `explore`, a scalar in [0, 1], is the amount of exploration: with 0 the actions are greedy, with 1 the learner
+        explores as much as it ever does. How is its own affair, and said at its `act`.
+        """
 
     def log_prob(self, carry: PyTree) -> Array | None:
         """Log-probabilities (E, N) of the actions that `act` returned with this carry, to be kept with the episode.

@@ -4,7 +4,7 @@
     L = mean huber(Q(s, a) - y) + Σ losses of terms                      EMU's incentive is a bonus
 
 A batch is single steps (T = 1, `replay.unit`), each shown as the last `spec.stack` observations side by side; acting
-remembers as many. Every `target_interval` updates Q⁻ becomes a copy of Q.
+remembers as many. Every `dqn.target_interval` updates Q⁻ becomes a copy of Q.
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ class DQNLearner(Learner):
         return jnp.zeros((copies, 1, before), self.spec.obs_type)
 
     def act(
-        self, policy: PyTree, carry: Array, obs: Array, avail: Array, epsilon: Array, key: Array
+        self, policy: PyTree, carry: Array, obs: Array, avail: Array, explore: Array, key: Array
     ) -> tuple[Array, Array]:
+        """Greedy in Q; a random available action with probability `explore`."""
         shown = jnp.concatenate([carry, obs.astype(carry.dtype)], axis=-1)
         q = self.net.apply(policy, shown)
-        return epsilon_greedy(q, avail, epsilon, key), shown[..., self.spec.obs_dim :]
+        return epsilon_greedy(q, avail, explore, key), shown[..., self.spec.obs_dim :]
 
     def _updates(self, state: DQNState, batches: Batch, recall: Any, step: Array):
         """One update after the other, written out: in a loop of XLA's, convolutions on a CPU are many times slower."""
@@ -98,7 +99,7 @@ class DQNLearner(Learner):
         grads, parts = sum_over_devices((grads, parts | losses))
         steps, optimiser = self.optimiser.update(grads, state.optimiser, state.params)
         params, updates = optax.apply_updates(state.params, steps), state.updates + 1
-        renew = updates % self.config.target_interval == 0
+        renew = updates % self.dqn.target_interval == 0
         target_params = jax.tree.map(lambda new, old: jnp.where(renew, new, old), params, state.target)
         terms, metrics = self.terms.update(state.terms, views, renew)
         parts |= metrics | {"grad_norm": optax.global_norm(grads)}

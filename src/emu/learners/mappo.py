@@ -139,13 +139,13 @@ class MappoLearner(Learner):
         return Carry(hidden, last_action, jnp.zeros(shape))
 
     def act(
-        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, epsilon: Array, key: Array
+        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, explore: Array, key: Array
     ) -> tuple[Array, Carry]:
-        """Drawn from the policy; the likeliest actions if epsilon is 0."""
+        """The likeliest actions if `explore` is 0; else drawn from the policy, which explores by itself."""
         logits, hidden = self.agent.apply(policy, carry.hidden, obs, carry.last_action, method="step")
         log_policy = jax.nn.log_softmax(masked(logits, avail))
         drawn = jax.random.categorical(key, log_policy)
-        action = jnp.where(epsilon > 0, drawn, log_policy.argmax(axis=-1)).astype(jnp.int32)
+        action = jnp.where(explore > 0, drawn, log_policy.argmax(axis=-1)).astype(jnp.int32)
         return action, Carry(hidden, jax.nn.one_hot(action, self.spec.n_actions), pick(log_policy, action))
 
     def log_prob(self, carry: Carry) -> Array:

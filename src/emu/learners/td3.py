@@ -71,13 +71,13 @@ class TD3Learner(Learner):
         return ()  # nothing is remembered from step to step
 
     def act(
-        self, policy: PyTree, carry: tuple[()], obs: Array, avail: Array, epsilon: Array, key: Array
+        self, policy: PyTree, carry: tuple[()], obs: Array, avail: Array, explore: Array, key: Array
     ) -> tuple[Array, tuple[()]]:
-        """The policy's actions with normal noise of standard deviation epsilon; uniformly random ones if that is 1."""
+        """The policy's actions with normal noise of deviation `explore`; uniformly random ones if that is 1."""
         noise_key, random_key = jax.random.split(key)
         action: Array = self.actor.apply(policy, obs)
-        noisy = jnp.clip(action + epsilon * jax.random.normal(noise_key, action.shape), -1.0, 1.0)
-        return jnp.where(epsilon >= 1, jax.random.uniform(random_key, action.shape, minval=-1.0), noisy), carry
+        noisy = jnp.clip(action + explore * jax.random.normal(noise_key, action.shape), -1.0, 1.0)
+        return jnp.where(explore >= 1, jax.random.uniform(random_key, action.shape, minval=-1.0), noisy), carry
 
     def learn(self, state: TD3State, context: Context) -> tuple[TD3State, dict[str, Array]]:
         obs, action = context.batch.obs[:-1, :, 0], context.batch.action[:, :, 0]

@@ -5,14 +5,15 @@
 
 With `td_lambda` above 0, y_t becomes the λ-return of these one-step targets.
 
-VDN, QMIX, QPLEX, EMC, CDS and EMU are all this learner with another mixer and another list of terms.
+VDN, QMIX, QPLEX, EMC, CDS and EMU are all this learner with another mixer and another list of terms. Without a mixer a
+team learns independently (IQL): there is a y and an error for every agent, from the same reward, and L is their mean.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,9 +25,9 @@ from emu.devices import Devices, sum_over_devices
 from emu.envs.spec import EnvSpec
 from emu.learners.base import Learner
 from emu.learners.td import epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
-from emu.learners.terms.base import Context, Contexts, Term, ValueContext
+from emu.learners.terms.base import Context, Contexts, Parts, Term, ValueContext
 from emu.nets.agents import RecurrentAgent
-from emu.nets.mixers import MixerOutput, make_mixer
+from emu.nets.mixers import Independent, MixerOutput, make_mixer
 from emu.types import Array, Batch, PyTree
 
 
@@ -58,7 +59,9 @@ class ValueLearner(Learner):
         super().__init__(config, spec, devices, terms)
         self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
         self.mixer = make_mixer(config.mixer, spec)
+        self.independent = isinstance(self.mixer, Independent)  # values are (T, B, N) instead of (T, B)
         c = config.learner
+        self.target_updates = c.target_interval * max(c.updates_per_episode, 1)  # what so many episodes earn
         self.optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
 
     def init(self, key: Array) -> ValueState:
@@ -82,10 +85,11 @@ class ValueLearner(Learner):
         return Carry(self.agent_carry(copies), actions)
 
     def act(
-        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, epsilon: Array, key: Array
+        self, policy: PyTree, carry: Carry, obs: Array, avail: Array, explore: Array, key: Array
     ) -> tuple[Array, Carry]:
+        """Greedy in every agent's own Q; a random available action with probability `explore`."""
         q, hidden = self.agent.apply(policy, carry.hidden, obs, carry.last_action, method="step")
-        action = epsilon_greedy(q, avail, epsilon, key)
+        action = epsilon_greedy(q, avail, explore, key)
         return action, Carry(hidden, jax.nn.one_hot(action, self.spec.n_actions))
 
     def learn(self, state: ValueState, context: Context) -> tuple[ValueState, dict[str, Array]]:
@@ -98,7 +102,7 @@ class ValueLearner(Learner):
         params = optax.apply_updates(state.params, steps)
 
         updates = state.updates + 1
-        renew = updates % self.config.target_interval == 0
+        renew = updates % self.target_updates == 0
         target = jax.tree.map(lambda new, old: jnp.where(renew, new, old), params, state.target)
         terms, metrics = self.terms.update(state.terms, views, renew)
         parts |= metrics | {"grad_norm": optax.global_norm(grads)}
@@ -117,36 +121,55 @@ class ValueLearner(Learner):
         target, parts = self._target(state, context.batch, jax.lax.stop_gradient(q[1:]), target_q, views)
         mixed = self._mix(params["mixer"], q[:-1], batch.avail[:-1], batch.action, batch.state[:-1])
         td_error = mixed.q_tot - target
-        td_loss = context.mean(td_error**2)
+        td_loss = context.mean(self._over_agents(td_error**2))
         total = td_loss + context.mean(mixed.regulariser)
         differentiable = tuple(seen.replace(prepared=view.prepared) for view in views)
-        losses = self.terms.losses(state.terms, differentiable, mixed.q_tot)
+        losses = self._each_value(lambda q: ((), self.terms.losses(state.terms, differentiable, q)), mixed.q_tot)[1]
         for extra in losses.values():
             total = total + extra
         parts |= losses | {
             "td_loss": td_loss,
             "loss": total,
-            "td_error_abs": context.mean(jnp.abs(td_error)),
-            "q_taken": context.mean(mixed.q_tot),
-            "target": context.mean(target),
+            "td_error_abs": context.mean(self._over_agents(jnp.abs(td_error))),
+            "q_taken": context.mean(self._over_agents(mixed.q_tot)),
+            "target": context.mean(self._over_agents(target)),
         }
         return total, (parts, views)
 
     def _target(
         self, state: ValueState, batch: Batch, q_tp1: Array, target_q: Array, views: Contexts
     ) -> tuple[Array, dict[str, Array]]:
-        """The TD target (T, B), with every term's share of it. `views` are the context as each term sees it."""
+        """The TD target in the shape of the values, with every term's share of it.
+
+        `views` are the context as each term sees it.
+        """
         reward, rewards = self.terms.reward(state.terms, views, batch.reward)
         avail = batch.avail[1:]
         best = masked(q_tp1 if self.config.double_q else target_q, avail).argmax(axis=-1)
         value = self._mix(state.target["mixer"], target_q, avail, best, batch.state[1:]).q_tot
-        target = td_target(reward, batch.terminated, value, self.config.gamma)
-        target, bonuses = self.terms.target(state.terms, views, target, value)
-        if self.config.td_lambda > 0:
-            follows = jnp.concatenate([batch.filled[1:], jnp.zeros_like(batch.filled[:1])])
-            goes_on = follows & ~batch.terminated
-            target = lambda_target(target, reward, goes_on, self.config.gamma, self.config.td_lambda)
+        follows = jnp.concatenate([batch.filled[1:], jnp.zeros_like(batch.filled[:1])])
+
+        def target_of(value: Array) -> tuple[Array, dict[str, Array]]:
+            one_step = td_target(reward, batch.terminated, value, self.config.gamma)
+            target, bonuses = self.terms.target(state.terms, views, one_step, value)
+            if self.config.td_lambda > 0:
+                goes_on = follows & ~batch.terminated
+                target = lambda_target(target, reward, goes_on, self.config.gamma, self.config.td_lambda)
+            return target, bonuses
+
+        target, bonuses = self._each_value(target_of, value)
         return jax.lax.stop_gradient(target), rewards | bonuses
+
+    def _each_value(self, function: Callable[[Array], tuple[Any, Parts]], value: Array) -> tuple[Any, Parts]:
+        """A function of the team's value, or of each agent's in turn; what is logged is then the mean over agents."""
+        if not self.independent:
+            return function(value)
+        results, parts = jax.vmap(function, in_axes=-1, out_axes=(-1, 0))(value)
+        return results, {name: part.mean() for name, part in parts.items()}
+
+    def _over_agents(self, values: Array) -> Array:
+        """(T, B): the mean over the agents where each has a value of its own."""
+        return values.mean(axis=-1) if self.independent else values
 
     def _unroll(self, params: PyTree, obs: Array, last_action: Array, lengths: Array) -> tuple[Array, Array, Array]:
         return self.agent.apply(params, obs, last_action, lengths, method="unroll")  # type: ignore[return-value]

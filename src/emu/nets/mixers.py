@@ -1,4 +1,4 @@
-"""Mixers: from the agents' Q-values to the team's Q_tot. VDN, QMIX, QPLEX, and none for a single agent.
+"""Mixers: from the agents' Q-values to the team's Q_tot. VDN, QMIX, QPLEX, and none at all.
 
 All share one signature, so that a learner need not know which one it holds:
 
@@ -8,7 +8,7 @@ All share one signature, so that a learner need not know which one it holds:
     greedy          (..., N)     max Q_i over the available actions        (QPLEX only)
     actions_onehot  (..., N, A)  the actions taken                         (QPLEX only)
     state           (..., S)     the global state
-    q_tot           (...,)
+    q_tot           (...,)       without a mixer (..., N): every agent has a value of its own
     regulariser     (...,)       to be averaged over the filled steps and added to the loss; 0 but for QPLEX
 
 Layers that read the same input are one wide matrix product, split afterwards; leading axes are one inside.
@@ -37,7 +37,7 @@ TINY = 1e-10  # keeps QPLEX's weights above 0, as its authors do
 
 
 class MixerOutput(NamedTuple):
-    q_tot: Array  # (...,)
+    q_tot: Array  # (...,); (..., N) where nothing is mixed
     regulariser: Array  # (...,)
 
 
@@ -60,6 +60,14 @@ class Single(nn.Module):
     def __call__(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> MixerOutput:
         chex.assert_axis_dimension(chosen, -1, 1)
         return _plain(chosen[..., 0])
+
+
+class Independent(nn.Module):
+    """No mixing in a team: every agent's Q is a value of its own (independent Q-learning), so q_tot is (..., N)."""
+
+    @nn.compact
+    def __call__(self, chosen: Array, greedy: Array, actions_onehot: Array, state: Array) -> MixerOutput:
+        return MixerOutput(chosen, jnp.zeros(chosen.shape[:-1], chosen.dtype))
 
 
 class VDN(nn.Module):
@@ -193,12 +201,10 @@ class QPLEX(nn.Module):
         chex.assert_axis_dimension_gteq(state, -1, self.n_agents * self.unit_dim)
 
 
-def make_mixer(config: MixerConfig, spec: EnvSpec) -> Single | VDN | QMIX | QPLEX:
+def make_mixer(config: MixerConfig, spec: EnvSpec) -> Single | Independent | VDN | QMIX | QPLEX:
     """The mixer `config` asks for, in the sizes of the environment."""
     if config.kind == "none":
-        if spec.n_agents != 1:
-            raise ConfigError(f"Mixer 'none' is for one agent, not {spec.n_agents}: choose vdn, qmix or qplex.")
-        return Single()
+        return Single() if spec.n_agents == 1 else Independent()
     if config.kind == "vdn":
         return VDN()
     if config.kind == "qmix":
