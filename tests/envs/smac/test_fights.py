@@ -13,7 +13,7 @@ from emu.envs.smac import terrain
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.movement import _steer, inverse_root
-from emu.envs.smac.players import play
+from emu.envs.smac.scripted import play
 from emu.envs.smac.simulate import advance, fresh_world
 from emu.envs.smac.terrain import OPEN
 

@@ -193,14 +193,14 @@ class SmacEnv:
         return sketch(self, states)
 
     def play(self, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
-        """Battles of a scripted player; see `emu.envs.smac.players`."""
-        from emu.envs.smac.players import play
+        """Battles of a scripted player; see `emu.envs.smac.scripted`."""
+        from emu.envs.smac.scripted import play
 
         return play(self, policy, episodes, seed)
 
     def record(self, policy: str, seed: int = 0) -> list[State]:
         """The states of one battle of a scripted player."""
-        from emu.envs.smac.players import record
+        from emu.envs.smac.scripted import record
 
         return record(self, policy, seed)
 
