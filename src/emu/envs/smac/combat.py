@@ -14,7 +14,7 @@ import numpy as np
 from emu.envs.smac.behaviour import Quarry
 from emu.envs.smac.roster import Roster
 from emu.envs.smac.units import LOOPS_PER_SECOND, SHIELD_DELAY, SHIELD_RATE
-from emu.envs.smac.world import World, column, fold, put_row
+from emu.envs.smac.world import World, at, column, each, fold, put_row
 from emu.types import Array
 
 JITTER = (-1.0, 2.0)  # loops added to every weapon period, drawn anew for each attack
@@ -47,7 +47,7 @@ def strike(r: Roster, w: World, alive: Array, quarry: Quarry, jitter: Array) -> 
     flight = jnp.where(in_flight, jnp.maximum(w.flight - 1.0, 0.0), 0.0)
     landed = in_flight & (flight <= 0)
     on_its_way = launched & (r.hits_delayed > 0)
-    trip = jnp.where(r.missile_speed > 0, jnp.sqrt(d2) / np.maximum(r.missile_speed, 1e-6), r.delay)
+    trip = jnp.where(r.missile_speed > 0, jnp.sqrt(d2) / jnp.maximum(r.missile_speed, 1e-6), r.delay)
     backswing = jnp.where(launched, r.backswing, jnp.maximum(w.backswing - 1.0, 0.0))
     struck = Strike(
         hits=jnp.where(launched, r.hits_at_once, 0.0) + jnp.where(landed, r.hits_delayed, 0.0),
@@ -77,21 +77,23 @@ def harm(r: Roster, w: World, alive: Array, struck: Strike, rows: slice, attacke
     """What the units of one side suffer in this loop from the other."""
     own = np.arange(rows.start, rows.stop, dtype=np.int32)[:, None]
     everyone = range(attackers.start, attackers.stop)
-    numbers = np.arange(r.n)
-    plain = jnp.where(np.isin(numbers, (*r.bars, *r.blasts))[:, None], 0.0, struck.hits)
+    plain = jnp.where(jnp.logical_or(r.hits_bar, r.explodes), 0.0, struck.hits)
 
     def visit(carry: Harm, j: Any) -> Harm:
         count = jnp.where(struck.at[j] == own, plain[j], 0.0)
-        return _add(carry, column(np.swapaxes(r.damage, 0, 1), rows, j), count, j)
+        return _add(carry, column(r.damage_taken, rows, j), count, j)
 
     zero = jnp.zeros_like(w.x[rows])
     total = fold(everyone, visit, Harm(zero, zero, jnp.full(zero.shape, -1, jnp.int32)))
-    for j in (j for j in r.bars if j in everyone):
-        count = jnp.where(_in_bar(r, w, struck, rows, own, j), struck.hits[j], 0.0)
-        total = _add(total, r.damage[j, rows], count, j)
+
+    def sweep(carry: Harm, j: Any) -> Harm:
+        count = jnp.where(_in_bar(r, w, struck, rows, own, j) & at(r.hits_bar, j), struck.hits[j], 0.0)
+        return _add(carry, column(r.damage_taken, rows, j), count, j)
+
+    total = each([j for j in r.bars if j in everyone], sweep, total)
     if not any(j in everyone for j in r.blasts):
         return total
-    explodes = (struck.launched | w.bursting) & np.isin(numbers, r.blasts)[:, None]
+    explodes = (struck.launched | w.bursting) & r.explodes
     return fold(everyone, lambda carry, j: _blast(r, w, explodes, rows, carry, j), total)
 
 
@@ -100,29 +102,24 @@ def _add(total: Harm, damage: Array, count: Array, j: Any) -> Harm:
     return Harm(total.raw + damage * count, total.hits + count, by)
 
 
-def _in_bar(r: Roster, w: World, struck: Strike, rows: slice, own: np.ndarray, j: int) -> Array:
+def _in_bar(r: Roster, w: World, struck: Strike, rows: slice, own: np.ndarray, j: Any) -> Array:
     """Who is touched by the bar that lies across the shot of unit `j`, centred on its target."""
-    weapon = r.units[j].weapon
-    assert weapon is not None
     x, y, aimed = w.x[rows], w.y[rows], struck.at[j] == own
     tx, ty = (jnp.sum(jnp.where(aimed, p, 0.0), axis=0) for p in (x, y))
     ux, uy = tx - w.x[j], ty - w.y[j]
     norm = 1.0 / jnp.sqrt(ux * ux + uy * uy + 1e-6)
     along = ((x - tx) * ux + (y - ty) * uy) * norm
     across = ((y - ty) * ux - (x - tx) * uy) * norm
-    beyond = jnp.maximum(jnp.abs(across) - weapon.bar[0], 0.0)
-    touched = along**2 + beyond**2 <= (weapon.bar[1] + r.radius[rows]) ** 2
+    beyond = jnp.maximum(jnp.abs(across) - r.bar[0], 0.0)
+    touched = along**2 + beyond**2 <= (r.bar[1] + r.radius[rows]) ** 2
     return aimed | (touched & ~r.flying[rows])
 
 
 def _blast(r: Roster, w: World, explodes: Array, rows: slice, total: Harm, j: Any) -> Harm:
     """Explosion of unit `j`, by its own attack or because it was killed."""
-    weapon = r.units[r.blasts[0]].weapon
-    assert weapon is not None
     d2 = (w.x[rows] - w.x[j]) ** 2 + (w.y[rows] - w.y[j]) ** 2
-    inside = (d2 <= (weapon.blast + r.radius[rows]) ** 2) & ~r.flying[rows]
-    damage = column(np.swapaxes(r.damage, 0, 1), rows, j)
-    return _add(total, damage, jnp.where(explodes[j] & inside, 1.0, 0.0), j)
+    inside = (d2 <= (r.blast + r.radius[rows]) ** 2) & ~r.flying[rows]
+    return _add(total, column(r.damage_taken, rows, j), jnp.where(explodes[j] & inside, 1.0, 0.0), j)
 
 
 def suffer(r: Roster, w: World, alive: Array, total: Harm, launched: Array) -> World:
@@ -137,7 +134,7 @@ def suffer(r: Roster, w: World, alive: Array, total: Harm, launched: Array) -> W
     regained = jnp.where(calm >= SHIELD_DELAY * LOOPS_PER_SECOND, SHIELD_RATE / LOOPS_PER_SECOND, 0.0)
     shield = jnp.minimum(jnp.maximum(w.shield - total.raw, 0.0) + regained, r.shield)
     killed = alive & (life <= 0)
-    exploded = np.isin(np.arange(r.n), r.blasts)[:, None] & launched
+    exploded = r.explodes & launched
     lives = alive & ~killed & ~exploded
     life = jnp.minimum(life + r.regeneration, r.life)
     return w._replace(
@@ -145,27 +142,31 @@ def suffer(r: Roster, w: World, alive: Array, total: Harm, launched: Array) -> W
         shield=jnp.where(lives, shield, 0.0),
         calm=calm,
         foe=jnp.where(hurt, total.by, w.foe),
-        bursting=killed & ~exploded & np.isin(np.arange(r.n), r.blasts)[:, None] if r.blasts else w.bursting,
+        bursting=killed & ~exploded & r.explodes if r.blasts else w.bursting,
     )
 
 
 def mend(r: Roster, w: World, alive: Array, quarry: Quarry) -> World:
     """Healers in reach of their target give life and spend energy."""
-    for i in r.healers:
-        heal = r.units[i].heal
-        assert heal is not None
-        friends = r.ally if i < r.n_allies else r.enemy
-        this = np.arange(friends.start, friends.stop, dtype=np.int32)[:, None] == quarry.number[i]
-        d2 = (quarry.x[i] - w.x[i]) ** 2 + (quarry.y[i] - w.y[i]) ** 2
-        missing = jnp.sum(jnp.where(this, r.life[friends] - w.life[friends], 0.0), axis=0)
-        begin = w.healing[i] | (w.energy[i] >= heal.energy_to_begin)
-        works = quarry.valid[i] & (d2 <= quarry.reach[i] ** 2) & begin & (missing > 0)
-        rate = heal.rate / LOOPS_PER_SECOND
-        given = jnp.minimum(jnp.minimum(rate, missing), w.energy[i] / heal.energy_per_life)
-        given = jnp.where(works & alive[i], given, 0.0)
-        charged = w.energy[i] - given * heal.energy_per_life + heal.energy_rate / LOOPS_PER_SECOND
-        gain = jnp.where(this & alive[friends], given, 0.0)
-        life = w.life.at[friends].add(gain)
-        energy = put_row(w.energy, i, jnp.where(alive[i], jnp.minimum(charged, heal.energy_max), 0.0))
-        w = w._replace(life=life, energy=energy, healing=put_row(w.healing, i, given > 0))
+    for side in (r.ally, r.enemy):
+        healers = [i for i in r.healers if side.start <= i < side.stop]
+        w = each(healers, lambda carry, i, side=side: _mend(r, carry, alive, quarry, i, side), w)
     return w
+
+
+def _mend(r: Roster, w: World, alive: Array, quarry: Quarry, i: Any, friends: slice) -> World:
+    heal = r.heal
+    this = np.arange(friends.start, friends.stop, dtype=np.int32)[:, None] == quarry.number[i]
+    d2 = (quarry.x[i] - w.x[i]) ** 2 + (quarry.y[i] - w.y[i]) ** 2
+    missing = jnp.sum(jnp.where(this, r.life[friends] - w.life[friends], 0.0), axis=0)
+    begin = w.healing[i] | (w.energy[i] >= heal.energy_to_begin)
+    heals = alive[i] & at(r.healer, i)
+    works = quarry.valid[i] & (d2 <= quarry.reach[i] ** 2) & begin & (missing > 0)
+    rate = heal.rate / LOOPS_PER_SECOND
+    given = jnp.minimum(jnp.minimum(rate, missing), w.energy[i] / heal.energy_per_life)
+    given = jnp.where(works & heals, given, 0.0)
+    charged = w.energy[i] - given * heal.energy_per_life + heal.energy_rate / LOOPS_PER_SECOND
+    gain = jnp.where(this & alive[friends], given, 0.0)
+    life = w.life.at[friends].add(gain)
+    energy = put_row(w.energy, i, jnp.where(heals, jnp.minimum(charged, heal.energy_max), 0.0))
+    return w._replace(life=life, energy=energy, healing=put_row(w.healing, i, given > 0))

@@ -53,7 +53,7 @@ def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
     """Turn the joint action, (n_allies, E), into orders; a new order cancels backswing and another target's wind-up."""
     is_move = [action == 2 + k for k in range(len(MOVES))]
     dx, dy = (jnp.select(is_move, [float(move[axis]) for move in MOVES], 0.0) for axis in (0, 1))
-    first = np.where(r.healer[r.ally], 0, r.n_allies).astype(np.int32)
+    first = jnp.where(r.healer[r.ally], 0, r.n_allies)
     target = jnp.where(action >= FIRST_TARGET, action - FIRST_TARGET + first, -1).astype(jnp.int32)
     changed = (target != w.target[r.ally]) & (w.windup[r.ally] > 0)
     new = {
@@ -66,8 +66,8 @@ def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
     return w._replace(**told), Orders(dx, dy, target)
 
 
-def _advance_many(spec: MapSpec, w: World, action: Array, jitter: Array) -> World:
-    r = roster(spec)
+def advance_many(r: Roster, w: World, action: Array, jitter: Array) -> World:
+    """One step on (N, E) arrays."""
     w, orders = read_orders(r, w, action)
     return jax.lax.fori_loop(0, LOOPS_PER_STEP, lambda _, carry: tick(r, carry, orders, jitter), w)
 
@@ -79,7 +79,7 @@ def advance(spec: MapSpec):
     @jax.custom_batching.custom_vmap
     def run(w: World, action: Array, jitter: Array) -> World:
         many = jax.tree.map(lambda a: a[..., None], (w, action, jitter))
-        return jax.tree.map(lambda a: a[..., 0], _advance_many(spec, *many))
+        return jax.tree.map(lambda a: a[..., 0], advance_many(roster(spec), *many))
 
     @run.def_vmap
     def run_batch(axis_size: int, batched: PyTree, w: World, action: Array, jitter: Array):
@@ -91,7 +91,7 @@ def advance(spec: MapSpec):
             )
 
         many = jax.tree.map(environments_last, (w, action, jitter), tuple(batched))
-        result = _advance_many(spec, *many)
+        result = advance_many(roster(spec), *many)
         return jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), result), jax.tree.map(lambda _: True, result)
 
     return run

@@ -133,16 +133,3 @@ UNITS: dict[str, UnitType] = {
         ),
     )
 }  # fmt: skip
-
-
-def can_hit(attacker: UnitType, target: UnitType) -> bool:
-    """Whether the weapon reaches the target's layer; tall units count as ground and as air."""
-    return attacker.weapon is not None and (target.layer != "air" or attacker.weapon.air)
-
-
-def damage_per_hit(attacker: UnitType, target: UnitType) -> float:
-    """Damage of one hit before shields and armour."""
-    weapon = attacker.weapon
-    if weapon is None or not can_hit(attacker, target):
-        return 0.0
-    return weapon.damage + (weapon.bonus if weapon.bonus_against in target.attributes else 0.0)

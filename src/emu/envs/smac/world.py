@@ -74,14 +74,30 @@ def fold(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> 
     return jax.lax.fori_loop(0, (n - extra) // piece, round_, init)
 
 
-def column(table: np.ndarray, rows: slice, j: Any) -> Array:
-    """Entries of a pair table for unit `j`, one for each of `rows`: (rows, 1)."""
+def column(table: np.ndarray | Callable[[slice, Any], Array], rows: slice, j: Any) -> Array:
+    """Entries of a pair table for unit `j`, one for each of `rows`: (rows, 1), or (rows, E) where units are drawn."""
+    if callable(table):
+        return table(rows, j)
     block = table[rows]
     if isinstance(j, int):
         return block[:, j]
     if np.all(block == block[:, :1]):
         return block[:, 0]
     return jnp.asarray(np.moveaxis(block, 1, 0))[j]
+
+
+def each(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> Any:
+    """`fold` for special units: one or two that are known are better unrolled."""
+    if len(indices) > 2 and indices[-1] - indices[0] == len(indices) - 1:
+        return fold(indices, body, init)
+    for j in indices:
+        init = body(init, j)
+    return init
+
+
+def at(figures: Array, j: Any) -> Array:
+    """The entry of unit `j`, also where the figures are constants and the unit is not."""
+    return figures[j] if isinstance(j, int) else jnp.asarray(figures)[j]
 
 
 def numbers(rows: slice) -> np.ndarray:
@@ -94,6 +110,8 @@ def stack(allies: Any, enemies: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=0), allies, enemies)
 
 
-def put_row(array: Array, i: int, row: Array) -> Array:
-    """`array` with row `i` replaced; concatenation compiles better than a scatter."""
+def put_row(array: Array, i: Any, row: Array) -> Array:
+    """`array` with row `i` replaced; for a known one concatenation compiles better than a scatter."""
+    if not isinstance(i, int):
+        return jax.lax.dynamic_update_index_in_dim(array, row, i, 0)
     return jnp.concatenate([array[:i], row[None], array[i + 1 :]], axis=0)
