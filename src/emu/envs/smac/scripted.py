@@ -159,10 +159,15 @@ def _heal(env: SmacEnv, state: State, avail: Array) -> Array:
 
 
 def _walk(env: SmacEnv, state: State, dx: Array, dy: Array) -> Array:
-    """The available move with the largest component along (dx, dy); stop if none is."""
-    avail = env.avail(state)
+    """The available move with the largest component along (dx, dy); stop if none is.
+
+    SMAC also lets units walk at the low borders, where they get no further: such moves are left out.
+    """
+    r, w = env.roster, state.world
+    x, y = w.x[r.ally], w.y[r.ally]
+    inside = jnp.stack([jnp.minimum(x + mx, y + my) >= 0 for mx, my in MOVES], axis=1)
     along = jnp.stack([mx * dx + my * dy for mx, my in MOVES], axis=1)
-    along = jnp.where(avail[:, 2:FIRST_TARGET], along, -jnp.inf)
+    along = jnp.where(env.avail(state)[:, 2:FIRST_TARGET] & inside, along, -jnp.inf)
     return jnp.where(jnp.isfinite(jnp.max(along, axis=1)), 2 + jnp.argmax(along, axis=1), STOP)
 
 
