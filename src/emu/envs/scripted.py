@@ -54,10 +54,6 @@ def scripted_players(env: Env | PythonEnv) -> Mapping[str, Player]:
 
 
 def _offered(env: Any) -> Mapping[str, Player]:
-    if not hasattr(env, "scripted") and env.spec.name.startswith("smac/"):  # until the simulator offers them itself
-        from emu.envs.smac.players import PLAYERS
-
-        return PLAYERS
     return getattr(env, "scripted", {})
 
 
@@ -70,9 +66,4 @@ def scripted_player(env: Env | PythonEnv, name: str) -> Player:
 
 def final_counts_of(env: Any) -> Callable[[Any], dict[str, Array]] | None:
     """What a summary should tell of the last state of an episode, where a compiled environment has `final_counts`."""
-    if not hasattr(env, "final_counts") and env.spec.name.startswith("smac/"):  # until the simulator offers it itself
-        return lambda state: {
-            "allies_left": (state.world.life[env.roster.ally] > 0).sum(),
-            "enemies_left": (state.world.life[env.roster.enemy] > 0).sum(),
-        }
     return getattr(env, "final_counts", None)

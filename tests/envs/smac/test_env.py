@@ -11,8 +11,8 @@ import pytest
 
 from emu.envs.protocols import Env
 from emu.envs.smac.env import SmacEnv, State
-from emu.envs.smac.players import random
 from emu.envs.smac.roster import roster
+from emu.envs.smac.scripted import random
 
 
 @functools.cache

@@ -13,8 +13,9 @@ from emu.envs.smac import terrain
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.movement import _steer, inverse_root
-from emu.envs.smac.players import play
-from emu.envs.smac.simulate import advance, fresh_world
+from emu.envs.smac.roster import drawn_roster
+from emu.envs.smac.scripted import play
+from emu.envs.smac.simulate import advance, advance_many, fresh_world
 from emu.envs.smac.terrain import OPEN
 
 from . import field as f
@@ -140,7 +141,7 @@ def test_allies_do_nothing_on_their_own_and_enemies_answer():
 def test_enemy_out_of_scan_hunts_whoever_hits_it():
     spec = field([("marine", 10, 16)], [("zealot", 25, 16)])
     assert Fight(spec).loops(8).x[1] == 25
-    assert Fight(spec, foe={1: 0}).loops(8).x[1] < 24
+    assert Fight(spec, attacker={1: 0}).loops(8).x[1] < 24
 
 
 @pytest.mark.parametrize("place, windup, chosen", [(10.84, 0.0, 0), (11.4, 0.0, 1), (11.4, 2.0, 0), (11.9, 2.0, 1)])
@@ -272,3 +273,27 @@ def test_swapped_sides_give_the_mirrored_battle():
 def test_inverse_root_against_numpy():
     values = np.geomspace(1e-8, 1e5, 100_000, dtype=np.float32)
     np.testing.assert_allclose(inverse_root(values), 1 / np.sqrt(values.astype(np.float64)), rtol=5e-6)
+
+
+@pytest.mark.parametrize("name", ["MMM2", "1c3s5z", "bane_vs_bane"])
+def test_units_drawn_at_run_time_fight_like_those_known_when_compiling(name):
+    env = SmacEnv(name)
+    r = env.roster
+    types = tuple(dict.fromkeys(r.units))
+    kinds = jnp.asarray([types.index(unit) for unit in r.units], jnp.int32)[:, None]
+
+    def drawn(world, kinds, action, jitter):
+        return advance_many(drawn_roster(r.spec, types, r.n_allies, kinds), world, action, jitter)
+
+    known = jax.jit(lambda world, action, jitter: advance_many(r, world, action, jitter))
+    drawn = jax.jit(drawn)
+    plan = np.random.default_rng(2)
+    world = jax.tree.map(lambda a: a[:, None], fresh_world(r))
+    world = world._replace(x=world.x.at[r.ally].add(8.0 * (name != "bane_vs_bane")))
+    for _ in range(6):  # both from the same world each time, since fights amplify rounding
+        action = jnp.asarray(plan.integers(1, 7 + r.n_allies // 2, (r.n_allies, 1)), jnp.int32)
+        after, again = known(world, action, jnp.zeros((r.n, 1))), drawn(world, kinds, action, jnp.zeros((r.n, 1)))
+        for a, b in zip(after, again, strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-3)
+        world = after
+    assert (np.asarray(world.life) < r.life).any()

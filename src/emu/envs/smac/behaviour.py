@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.smac.roster import Roster
-from emu.envs.smac.world import Orders, World, column, fold, put_row, stack
+from emu.envs.smac.world import Orders, World, at, column, each, fold, put_row, stack
 from emu.types import Array
 
 _INDEX_BITS = 7  # room for 128 units in the low bits of a packed distance
 _NOTHING = np.int32(2**31 - 1)
+LOOKOUT_PERIOD = 8  # loops between two looks of an enemy for targets
 
 
 class Quarry(NamedTuple):
@@ -36,25 +37,24 @@ def choose_targets(r: Roster, w: World, alive: Array, orders: Orders) -> Quarry:
     enemies = _hunt(r, w, alive)
     target = jnp.concatenate([orders.target, enemies], axis=0)
     quarry = stack(_look(r, w, alive, target, r.ally, r.enemy), _look(r, w, alive, target, r.enemy, r.ally))
-    for i in r.healers:
-        quarry = _tend(r, w, alive, quarry, i)
+    for side in (r.ally, r.enemy):
+        healers = [i for i in r.healers if side.start <= i < side.stop]
+        quarry = each(healers, lambda carry, i, side=side: _tend(r, w, alive, carry, i, side), quarry)
     return quarry
 
 
 def _hunt(r: Roster, w: World, alive: Array) -> Array:
     """Targets of the enemies, (n_enemies, E)."""
     rows, allies = r.enemy, range(r.n_allies)
-    x, y, old, foe = w.x[rows], w.y[rows], w.target[rows], w.foe[rows]
+    x, y, old, foe = w.x[rows], w.y[rows], w.target[rows], w.attacker[rows]
     leeway = jnp.where(w.windup[rows] > 0, r.slop[rows], 0.0)
-    ordered_after_one = r.spec.attack == "unit"  # they pursue ally 0, and hit others only where these stand in reach
+    ordered_after_one = r.spec.attack == "unit"  # they go for ally 0, and for others they notice on the way
 
     def visit(carry: Any, j: Any) -> Any:
         nearest, keep, chase, avenge = carry
         d2 = (x - w.x[j]) ** 2 + (y - w.y[j]) ** 2
         packed = jax.lax.bitcast_convert_type(d2, jnp.int32) & ~(2**_INDEX_BITS - 1) | j
         notice2 = column(r.scan, rows, j) ** 2
-        if ordered_after_one:
-            notice2 = jnp.where(alive[0], column(r.reach, rows, j) ** 2, notice2)
         noticed = alive[j] & (d2 <= notice2)
         mine = (old == j) & alive[j]
         in_reach = d2 <= (column(r.reach, rows, j) + leeway) ** 2
@@ -67,9 +67,11 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
 
     no = jnp.zeros(x.shape, bool)
     nearest, keep, chase, avenge = fold(allies, visit, (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no))
+    looks_out = (w.lookout[rows] <= 0) | ((old >= 0) & ~chase)
+    nearest = jnp.where(looks_out, nearest, _NOTHING)
     otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))
     if ordered_after_one:
-        otherwise = jnp.where(alive[0], 0, otherwise)
+        otherwise = jnp.where(chase, old, jnp.where(alive[0], 0, otherwise))
     chosen = jnp.where(nearest != _NOTHING, nearest & (2**_INDEX_BITS - 1), otherwise)
     chosen = jnp.where(r.building[rows] & (nearest == _NOTHING), -1, chosen)
     return jnp.where(keep, old, chosen).astype(jnp.int32)
@@ -94,17 +96,15 @@ def _look(r: Roster, w: World, alive: Array, target: Array, rows: slice, others:
     return Quarry(mine, found[0] & alive[rows], *found[1:])
 
 
-def _tend(r: Roster, w: World, alive: Array, quarry: Quarry, i: int) -> Quarry:
+def _tend(r: Roster, w: World, alive: Array, quarry: Quarry, i: Any, friends: slice) -> Quarry:
     """Replace healer `i`'s entry: its target is a friend, chosen by itself if it is an enemy."""
-    heal = r.units[i].heal
-    assert heal is not None
-    friends = r.ally if i < r.n_allies else r.enemy
+    heal = r.heal
     numbers = np.arange(friends.start, friends.stop, dtype=np.int32)[:, None]
-    mendable = np.array(["biological" in u.attributes for u in r.units[friends]])[:, None] & (numbers != i)
-    edge = r.radius[friends] + r.radius[i]
+    mendable = r.biological[friends] & (numbers != i)
+    edge = r.radius[friends] + at(r.radius, i)
     d2 = (w.x[friends] - w.x[i]) ** 2 + (w.y[friends] - w.y[i]) ** 2
     hurt = mendable & alive[friends] & (w.life[friends] < r.life[friends])
-    if i < r.n_allies:
+    if friends == r.ally:
         chosen = quarry.number[i]
     else:
         old = w.target[i]
@@ -116,10 +116,12 @@ def _tend(r: Roster, w: World, alive: Array, quarry: Quarry, i: int) -> Quarry:
         chosen = jnp.where(keep, old, jnp.where(jnp.isfinite(best), pick, -1)).astype(jnp.int32)
     this = numbers == chosen
     valid = jnp.any(this & alive[friends] & mendable, axis=0) & alive[i]
-    return Quarry(
-        put_row(quarry.number, i, chosen),
-        put_row(quarry.valid, i, valid),
-        put_row(quarry.x, i, jnp.sum(jnp.where(this, w.x[friends], 0.0), axis=0)),
-        put_row(quarry.y, i, jnp.sum(jnp.where(this, w.y[friends], 0.0), axis=0)),
-        put_row(quarry.reach, i, jnp.sum(jnp.where(this, heal.range + edge, 0.0), axis=0)),
+    patient = Quarry(
+        chosen,
+        valid,
+        jnp.sum(jnp.where(this, w.x[friends], 0.0), axis=0),
+        jnp.sum(jnp.where(this, w.y[friends], 0.0), axis=0),
+        jnp.sum(jnp.where(this, heal.range + edge, 0.0), axis=0),
     )
+    heals = at(r.healer, i)
+    return jax.tree.map(lambda old, new: put_row(old, i, jnp.where(heals, new, old[i])), quarry, patient)

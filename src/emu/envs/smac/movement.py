@@ -15,7 +15,7 @@ import numpy as np
 
 from emu.envs.smac import terrain
 from emu.envs.smac.behaviour import Quarry
-from emu.envs.smac.roster import Roster
+from emu.envs.smac.roster import Roster, collide, pairs, possible
 from emu.envs.smac.world import Orders, World, column, fold
 from emu.types import Array
 
@@ -24,7 +24,7 @@ FURTHEST_BEARING = 1.99  # of blockers followed round: 1 is abreast; at 2, strai
 PATIENCE = 4  # loops held up before a hunter walks round opponents too
 PUSHES = 3
 PUSH_LIMIT = 0.3
-STIFFNESS = 0.475  # share of an overlap that a standing unit leaves to a moving one, above one half
+STIFFNESS = 0.25  # share of an overlap that a standing unit leaves to a moving one, above one half
 ARRIVED = 0.5
 SLOW = 0.3  # of its speed: a walking unit that got less far in the last loop is stuck and in others' way
 
@@ -40,7 +40,7 @@ def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orde
     held_up, blocked, sx, sy = _steer(r, w, side, dx, dy, walking, standing | (walking & slow), impatient)
     step = jnp.where(blocked & slow, 0.5 * step, step)  # press less where there is no way through
     vx, vy = sx * step, sy * step
-    if r.flying.any():
+    if possible(r.flying):
         vx, vy = _inertia(r, w, vx, vy)
     start = (w.x + vx, w.y + vy)
     x, y = jax.lax.fori_loop(0, PUSHES, lambda _, at: _apart(r, at, alive, walking, standing), start)
@@ -74,7 +74,9 @@ def _order_goal(r: Roster, w: World, orders: Orders) -> tuple[Array, Array]:
     """Allies: two cells in the ordered direction. Enemies: the point of their attack order, or where they stand."""
     ax, ay = w.x[r.ally] + 2 * orders.dx, w.y[r.ally] + 2 * orders.dy
     attack = r.spec.attack
-    if isinstance(attack, tuple):
+    if r.spec.attack_to is not None:
+        ex, ey = (jnp.broadcast_to(w.goal[axis], w.x[r.enemy].shape) for axis in (0, 1))
+    elif isinstance(attack, tuple):
         ex, ey = jnp.full_like(w.x[r.enemy], attack[0]), jnp.full_like(w.y[r.enemy], attack[1])
     else:
         ex, ey = w.x[r.enemy], w.y[r.enemy]
@@ -89,8 +91,8 @@ def _steer(
     Returns whether somebody is in the way, whether the unit goes round, and its direction.
     """
     all_units = slice(0, r.n)
-    apart = r.separation[None] + r.separation[:, None]
-    touching, width2 = (apart + CONTACT) ** 2 * r.collides[..., None], apart**2
+    touching = pairs(r, lambda a, b: (a.separation + b.separation + CONTACT) ** 2 * collide(a, b))
+    width2 = pairs(r, lambda a, b: (a.separation + b.separation) ** 2)
     friends = r.friends[..., None]
 
     def visit(carry: Any, j: Any) -> Any:
@@ -143,7 +145,7 @@ def _apart(r: Roster, at: tuple[Array, Array], alive: Array, walking: Array, sta
     """Push overlapping units apart, the standing ones least, and everybody back onto the ground."""
     x, y = at
     everyone = slice(0, r.n)
-    least = (r.separation[None] + r.separation[:, None]) * r.collides[..., None]
+    least = pairs(r, lambda a, b: (a.separation + b.separation) * collide(a, b))
     friends = r.friends[..., None]
     firm, still = standing.astype(jnp.float32), 1.0 - walking.astype(jnp.float32)
 
@@ -180,7 +182,7 @@ def inverse_root(values: Array) -> Array:
 
 def _stay_on_ground(r: Roster, x: Array, y: Array) -> tuple[Array, Array]:
     cx, cy = terrain.confine(r.terrain, x, y, r.separation)
-    if r.cliff_bound.all():
+    if not possible(~r.cliff_bound):
         return cx, cy
     free_x, free_y = (jnp.clip(p, r.radius, terrain.SIZE - r.radius) for p in (x, y))
     return jnp.where(r.cliff_bound, cx, free_x), jnp.where(r.cliff_bound, cy, free_y)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.smac import combat
-from emu.envs.smac.behaviour import choose_targets
+from emu.envs.smac.behaviour import LOOKOUT_PERIOD, choose_targets
 from emu.envs.smac.maps import MapSpec
 from emu.envs.smac.movement import move
 from emu.envs.smac.roster import Roster, roster
@@ -26,14 +26,16 @@ FIRST_TARGET = 6
 
 
 def fresh_world(r: Roster) -> World:
-    """The battle as it starts; spawns are fixed."""
+    """The battle as the map declares it; `chance.py` draws what differs from battle to battle."""
     zero = np.zeros(r.n, np.float32)
     nobody = np.full(r.n, -1, np.int32)
     energy = np.array([u.heal.energy_start if u.heal else 0.0 for u in r.units], np.float32)
+    attack = r.spec.attack
+    goal = np.array(attack if isinstance(attack, tuple) else (0.0, 0.0), np.float32)
     world = World(
         x=r.spawn[:, 0], y=r.spawn[:, 1], life=r.life[:, 0], shield=r.shield[:, 0], cooldown=zero, windup=zero,
-        backswing=zero, target=nobody, flight=zero, aim=nobody, calm=zero, foe=nobody, energy=energy,
-        healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero, side=zero,
+        backswing=zero, target=nobody, flight=zero, aim=nobody, unhurt=zero, attacker=nobody, energy=energy,
+        healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero, lookout=zero, side=zero, goal=goal,
     )  # fmt: skip
     return jax.tree.map(jnp.asarray, world)
 
@@ -42,18 +44,21 @@ def tick(r: Roster, w: World, orders: Orders, jitter: Array) -> World:
     """One game loop on (N, E) arrays."""
     alive = w.life > 0
     quarry = choose_targets(r, w, alive, orders)
+    w = w._replace(lookout=jnp.where(w.lookout <= 0, LOOKOUT_PERIOD - 1.0, w.lookout - 1.0))
     w, struck = combat.strike(r, w, alive, quarry, jitter)
-    hits = stack(combat.harm(r, w, alive, struck, r.ally, r.enemy), combat.harm(r, w, alive, struck, r.enemy, r.ally))
-    moved = move(r, w, alive, quarry, struck.engaged, orders)
-    moved = combat.mend(r, moved, alive, quarry)
-    return combat.suffer(r, moved, alive, hits, struck.launched)
+    damage = stack(combat.take_hits(r, w, struck, r.ally, r.enemy), combat.take_hits(r, w, struck, r.enemy, r.ally))
+    w = combat.spare_late_shots(r, w, struck, damage)
+    w = move(r, w, alive, quarry, struck.engaged, orders)
+    healed = combat.heal(r, w, alive, quarry)
+    damage = damage._replace(life=damage.life + healed.life - w.life)
+    return combat.recover(r, healed, alive, damage, struck.launched)
 
 
 def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
     """Turn the joint action, (n_allies, E), into orders; a new order cancels backswing and another target's wind-up."""
     is_move = [action == 2 + k for k in range(len(MOVES))]
     dx, dy = (jnp.select(is_move, [float(move[axis]) for move in MOVES], 0.0) for axis in (0, 1))
-    first = np.where(r.healer[r.ally], 0, r.n_allies).astype(np.int32)
+    first = jnp.where(r.healer[r.ally], 0, r.n_allies)
     target = jnp.where(action >= FIRST_TARGET, action - FIRST_TARGET + first, -1).astype(jnp.int32)
     changed = (target != w.target[r.ally]) & (w.windup[r.ally] > 0)
     new = {
@@ -66,8 +71,8 @@ def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
     return w._replace(**told), Orders(dx, dy, target)
 
 
-def _advance_many(spec: MapSpec, w: World, action: Array, jitter: Array) -> World:
-    r = roster(spec)
+def advance_many(r: Roster, w: World, action: Array, jitter: Array) -> World:
+    """One step on (N, E) arrays."""
     w, orders = read_orders(r, w, action)
     return jax.lax.fori_loop(0, LOOPS_PER_STEP, lambda _, carry: tick(r, carry, orders, jitter), w)
 
@@ -79,7 +84,7 @@ def advance(spec: MapSpec):
     @jax.custom_batching.custom_vmap
     def run(w: World, action: Array, jitter: Array) -> World:
         many = jax.tree.map(lambda a: a[..., None], (w, action, jitter))
-        return jax.tree.map(lambda a: a[..., 0], _advance_many(spec, *many))
+        return jax.tree.map(lambda a: a[..., 0], advance_many(roster(spec), *many))
 
     @run.def_vmap
     def run_batch(axis_size: int, batched: PyTree, w: World, action: Array, jitter: Array):
@@ -91,7 +96,7 @@ def advance(spec: MapSpec):
             )
 
         many = jax.tree.map(environments_last, (w, action, jitter), tuple(batched))
-        result = _advance_many(spec, *many)
+        result = advance_many(roster(spec), *many)
         return jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), result), jax.tree.map(lambda _: True, result)
 
     return run

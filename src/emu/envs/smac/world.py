@@ -32,14 +32,16 @@ class World(NamedTuple):
     target: Array  # int32, a unit's number or -1
     flight: Array  # loops until a launched hit lands; 0: none is under way
     aim: Array  # int32, whom it was launched at
-    calm: Array  # loops since the unit was last hit
-    foe: Array  # int32, who hit it last, or -1
+    unhurt: Array  # loops since the unit was last hit
+    attacker: Array  # int32, who hit it last, or -1
     energy: Array
     healing: Array  # bool
     bursting: Array  # bool: killed in the last loop and about to explode
     vx: Array  # displacement in the last loop: inertia of flying units, and who is stuck
     vy: Array
+    lookout: Array  # loops until the unit looks out for targets again
     side: Array  # on which side (sign) a blocked unit passes, and how long it was held up (size, at most 1)
+    goal: Array  # (2,): the point of the enemies' order
 
 
 class Orders(NamedTuple):
@@ -74,8 +76,10 @@ def fold(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> 
     return jax.lax.fori_loop(0, (n - extra) // piece, round_, init)
 
 
-def column(table: np.ndarray, rows: slice, j: Any) -> Array:
-    """Entries of a pair table for unit `j`, one for each of `rows`: (rows, 1)."""
+def column(table: np.ndarray | Callable[[slice, Any], Array], rows: slice, j: Any) -> Array:
+    """Entries of a pair table for unit `j`, one for each of `rows`: (rows, 1), or (rows, E) where units are drawn."""
+    if callable(table):
+        return table(rows, j)
     block = table[rows]
     if isinstance(j, int):
         return block[:, j]
@@ -84,9 +88,18 @@ def column(table: np.ndarray, rows: slice, j: Any) -> Array:
     return jnp.asarray(np.moveaxis(block, 1, 0))[j]
 
 
-def numbers(rows: slice) -> np.ndarray:
-    """The numbers of some units, (rows, 1) int32."""
-    return np.arange(rows.start, rows.stop, dtype=np.int32)[:, None]
+def each(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> Any:
+    """`fold` for special units: one or two that are known are better unrolled."""
+    if len(indices) > 2 and indices[-1] - indices[0] == len(indices) - 1:
+        return fold(indices, body, init)
+    for j in indices:
+        init = body(init, j)
+    return init
+
+
+def at(figures: Array, j: Any) -> Array:
+    """The entry of unit `j`, also where the figures are constants and the unit is not."""
+    return figures[j] if isinstance(j, int) else jnp.asarray(figures)[j]
 
 
 def stack(allies: Any, enemies: Any) -> Any:
@@ -94,6 +107,8 @@ def stack(allies: Any, enemies: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=0), allies, enemies)
 
 
-def put_row(array: Array, i: int, row: Array) -> Array:
-    """`array` with row `i` replaced; concatenation compiles better than a scatter."""
+def put_row(array: Array, i: Any, row: Array) -> Array:
+    """`array` with row `i` replaced; for a known one concatenation compiles better than a scatter."""
+    if not isinstance(i, int):
+        return jax.lax.dynamic_update_index_in_dim(array, row, i, 0)
     return jnp.concatenate([array[:i], row[None], array[i + 1 :]], axis=0)
