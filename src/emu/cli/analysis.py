@@ -72,19 +72,20 @@ def table(
     return 0
 
 
-def absolute(runs: Folders, again: bool = False) -> int:
+def absolute(runs: Folders, again: bool = False, trust: bool = False) -> int:
     """Test the best team of every run with ten times the episodes; writes absolute.json into the run's folder.
 
     Args:
         runs: Run folders, or folders that contain some.
         again: Also measure runs that have been measured.
+        trust: The settings of these runs may name code from outside this package, which is then run.
     """
     from emu.study.analysis.absolute import measure_absolute, read_absolute
     from emu.study.analysis.runs import find_runs
 
     for folder in find_runs(runs):
         known = {} if again else read_absolute(folder, missing_ok=True)
-        content = known or measure_absolute(folder)
+        content = known or measure_absolute(folder, trust)
         share = sum(content["win_rate"]) / content["episodes"]
         text = f"{folder}: win rate {share:.3f} in {content['episodes']} episodes"
         Console().print(text + (" (measured before)" if known else ""), soft_wrap=True, highlight=False)

@@ -335,12 +335,13 @@ class CheckpointConfig:
     """What a stopped run goes on from."""
 
     interval: int = 50_000  # environment steps between full checkpoints
+    minutes: float = 5.0  # and one whenever so many minutes have passed since the last; 0: by steps alone
     keep: int = 2  # full checkpoints kept; the newest that can be read is resumed from
 
     def __post_init__(self) -> None:
         check(
-            self.interval >= 1 and self.keep >= 1,
-            "checkpoint.interval and checkpoint.keep must be at least 1.",
+            self.interval >= 1 and self.keep >= 1 and self.minutes >= 0,
+            "checkpoint.interval and checkpoint.keep must be at least 1, checkpoint.minutes must not be negative.",
         )
 
 

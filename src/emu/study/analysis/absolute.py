@@ -17,12 +17,12 @@ FACTOR = 10
 TEST_NUMBER = 10**9  # a number that no test in training has, so that its episodes are new
 
 
-def measure_absolute(run: Path) -> dict[str, Any]:
+def measure_absolute(run: Path, trust: bool = False) -> dict[str, Any]:
     """Test the best team of a run with ten times `eval.episodes` and write the episodes to absolute.json."""
     from emu.play.build import evaluate_team
     from emu.run.team import load_team
 
-    team = load_team(run)
+    team = load_team(run, trust)
     episodes = FACTOR * team.config.eval.episodes
     result = evaluate_team(team, episodes, team.config.seed, TEST_NUMBER)
     content = {

@@ -13,6 +13,7 @@ from emu import envs
 from emu.config import Config
 from emu.errors import EmuError, did_you_mean
 from emu.memory.episodic import MemoryOptions
+from emu.run.trust import outside
 from emu.study.analysis import stats
 from emu.study.analysis.runs import Run, by_env, by_label, require_one_version, scale_note, short_number, short_steps
 
@@ -105,14 +106,20 @@ def memory_tables(runs: Sequence[Run]) -> list[Table]:
             each = used / size if size else float("nan")
             row = [env, label, str(len(members)), f"{size:,.0f}", f"{used / 2**20:.1f}", _number(each, 0)]
             capacity, full = _when_full(members[0].config)
-            row += [f"{capacity:,}", f"{full / 2**30:.2f}", f"{visits:.2f}", f"{100 * desirable:.1f} %"]
+            row += [f"{capacity:,}", _number(full / 2**30, 2), f"{visits:.2f}", f"{100 * desirable:.1f} %"]
             rows.append([Cell(text) for text in row])
     return [Table(f"Memory use at the end of training{scale_note(runs)}", columns, rows)]
 
 
-def _when_full(config: Config) -> tuple[int, int]:
-    """Entries and bytes of a full memory: states, embeddings, keys, counts and index (docs/memory.md)."""
-    m, spec = config.memory, envs.make(config.env, **config.env_args).spec
+def _when_full(config: Config) -> tuple[int, float]:
+    """Entries and bytes of a full memory: states, embeddings, keys, counts and index (docs/memory.md).
+
+    The environment says how wide a state is. One from outside the package is not built just to look at a table.
+    """
+    m = config.memory
+    if outside(config):
+        return m.capacity, float("nan")
+    spec = envs.make(config.env, **config.env_args).spec
     options = MemoryOptions(
         state_dim=spec.state_dim,
         capacity=m.capacity,

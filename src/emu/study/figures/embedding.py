@@ -23,6 +23,7 @@ from emu.play.gif import Recording, player
 from emu.run.checkpoint import load_embedder
 from emu.run.folder import RunFolder
 from emu.run.team import load_team
+from emu.run.trust import require_trusted
 from emu.study.analysis.runs import Run, scale_note, short_steps
 from emu.study.figures.style import figure, grid_of, hide_rest
 from emu.train.memory import MemoryKeeper
@@ -72,6 +73,7 @@ def load_memory(run: Path, config: Config) -> tuple[MemoryKeeper, int]:
     """The memory and its embedder from a run's newest checkpoint, and the step of it; the run is left alone."""
     if config.memory.use == "none":
         raise EmuError(f"{run} has no episodic memory: {config.algo} keeps none.")
+    require_trusted(run, config, trust=False)
     files = RunFolder(run)
     if not (steps := files.checkpoint_steps()):
         raise EmuError(f"{run} has no checkpoint to read a memory from (they are not kept in git): train it again.")

@@ -17,6 +17,7 @@ from emu.envs.spec import Sketch, Sketchable
 from emu.errors import EmuError
 from emu.run.folder import RunFolder
 from emu.run.snapshots import Memories, Snapshot, Trail, read_snapshot, snapshot_paths
+from emu.run.trust import require_trusted
 from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
 from emu.study.report.series import Told
 
@@ -204,6 +205,7 @@ def _tsne(keys: np.ndarray) -> np.ndarray:
 def _sketch(t: Told, states: np.ndarray, warn: Warn) -> Sketch | None:
     """Drawings of (n, S) states; None where the environment offers none or is not here."""
     try:
+        require_trusted(t.run.folder, t.run.config, trust=False)
         env = envs.make(t.run.env, **t.run.config.env_args)
     except EmuError as error:
         warn(f"States of {t.run.env} are not drawn: {error}")
