@@ -60,9 +60,9 @@ def train(folder: Path, options: str) -> None:
 
 
 def train_killed(folder: Path, options: str) -> None:
-    """The same run, killed without warning once a checkpoint exists, then resumed."""
+    """The same run, killed without warning once a checkpoint exists besides that of its beginning, then resumed."""
     process = emu("train", *options.split(), "--run-dir", str(folder), "--quiet")
-    while process.poll() is None and not any(p.name.isdigit() for p in folder.glob("checkpoints/*")):
+    while process.poll() is None and not any(p.name.isdigit() and int(p.name) for p in folder.glob("checkpoints/*")):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()

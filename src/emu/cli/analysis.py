@@ -85,12 +85,13 @@ def table(
     return 0
 
 
-def absolute(runs: Folders, again: bool = False) -> int:
+def absolute(runs: Folders, again: bool = False, trust: bool = False) -> int:
     """Evaluate the best team of every run in ten times the episodes; writes absolute.json into the run's folder.
 
     Args:
         runs: Run folders, or folders that contain some.
         again: Also measure runs that have been measured.
+        trust: The settings of these runs may name code from outside this package, which is then run.
     """
     from emu.study.analysis.absolute import measure_absolute, read_absolute
     from emu.study.analysis.runs import find_runs, load_run
@@ -98,7 +99,7 @@ def absolute(runs: Folders, again: bool = False) -> int:
 
     for folder in find_runs(runs):
         known = {} if again else read_absolute(folder, missing_ok=True)
-        content = known or measure_absolute(folder)
+        content = known or measure_absolute(folder, trust)
         score = score_of([load_run(folder)])
         value = score.text(sum(content[score.absolute]) / content["episodes"], 3)
         text = f"{folder}: {score.name} {value} in {content['episodes']} episodes"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
+import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +26,7 @@ from emu.cli.study import study, sweep
 from emu.config.build import JsonObject
 from emu.errors import EmuError, EnvError
 
-RunFolder = Annotated[Path, tyro.conf.Positional]
+Run = Annotated[Path, tyro.conf.Positional]
 AsJson = Annotated[bool, tyro.conf.arg(name="json")]
 out = Console()
 
@@ -54,25 +57,33 @@ def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) 
         run_demo(out_folder)
     except Stopped as stopped:
         out.print(f"Stopped by {stopped}.")
-        return 130 if str(stopped) == "SIGINT" else 143
+        return _status(stopped)
     return 0
 
 
-def resume(run: RunFolder, steps: int | None = None, quiet: bool = False) -> int:
+def resume(
+    run: Run,
+    steps: int | None = None,
+    quiet: bool = False,
+    trust: bool = False,
+    restart: bool = False,
+) -> int:
     """Go on with a run that was stopped, killed, or is to be made longer.
 
     Args:
         run: The run's folder.
         steps: Train up to this many environment steps in all.
         quiet: No progress.
+        trust: The run's settings may name code from outside this package, which is then run.
+        restart: Begin anew where no checkpoint is left; what the run wrote is removed.
     """
     from emu.train.progress import Progress
     from emu.train.session import resume as go_on
 
-    return _finish(run, lambda: go_on(run, steps, Progress(quiet=quiet)))
+    return _finish(run, lambda: go_on(run, steps, Progress(quiet=quiet), trust, restart))
 
 
-def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson = False) -> int:
+def evaluate(run: Run, episodes: int = 320, seed: int = 1, as_json: AsJson = False, trust: bool = False) -> int:
     """Test the best team of a run with greedy episodes.
 
     Args:
@@ -80,12 +91,13 @@ def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson
         episodes: How many episodes.
         seed: Seed of the episodes.
         as_json: Print JSON.
+        trust: The run's settings may name code from outside this package, which is then run.
     """
     from emu.play.build import evaluate_team
     from emu.run.team import load_team
 
     _at_least_one("--episodes", episodes)
-    team = load_team(run)
+    team = load_team(run, trust)
     result = evaluate_team(team, episodes, seed, 0).summary()
     values = {**result, "episodes": episodes, "trained_steps": team.best["step"]}
     _print_values(values, as_json, f"{team.config.algo} on {team.config.env}")
@@ -93,10 +105,11 @@ def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson
 
 
 def render(
-    run: RunFolder,
+    run: Run,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     tries: int = 8,
     fps: float = 5.0,
+    trust: bool = False,
 ) -> int:
     """Make a GIF of a run's best team; no display is needed.
 
@@ -105,6 +118,7 @@ def render(
         out_file: The GIF (default: team.gif in the run's folder).
         tries: Episodes to play; the first one won is shown, else the one with the highest return.
         fps: Pictures a second.
+        trust: The run's settings may name code from outside this package, which is then run.
     """
     from emu.play.build import recorder
     from emu.play.gif import best_of, save_gif
@@ -114,11 +128,11 @@ def render(
     _at_least_one("--tries", tries)
     if not 0.1 <= fps <= 100:
         raise EmuError(f"--fps must lie between 0.1 and 100, not {fps:g}.")
-    team = load_team(run)
+    team = load_team(run, trust)
     episode = best_of(tries, recorder(team.env, team.learner, team.policy))
     path = save_gif(team.env, episode.frames or [], out_file or Files(run).gif, fps)
     won = "won" if episode.won else "not won"
-    out.print(f"{path}: {episode.length} steps, return {episode.total:.2f}, {won}", soft_wrap=True)
+    out.print(escape(f"{path}: {episode.length} steps, return {episode.total:.2f}, {won}"), soft_wrap=True)
     return 0
 
 
@@ -252,6 +266,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    warnings.showwarning = _show_warning
     try:
         if words[:1] in ([], ["-h"], ["--help"]):
             _print_help()
@@ -291,15 +306,36 @@ def _print_help() -> None:
 
 def _finish(folder: Path, go: Callable[[], dict[str, float]]) -> int:
     """Run, then say where it ended; a stopped run says how to go on."""
+    from emu.run.folder import read_config
+    from emu.run.trust import outside
     from emu.train.session import Stopped
 
     try:
         summary = go()
     except Stopped as stopped:
-        out.print(f"Stopped by {stopped}; everything is saved. Go on with: emu resume {folder}", soft_wrap=True)
-        return 130 if str(stopped) == "SIGINT" else 143
+        command = f"emu resume {shlex.quote(str(folder))}{' --trust' if outside(read_config(folder)) else ''}"
+        _say_if_anyone_listens(f"Stopped by {stopped}; everything is saved. Go on with: {command}")
+        return _status(stopped)
     _print_values(summary, False, str(folder))
     return 0
+
+
+def _status(stopped: Exception) -> int:
+    """What a shell reports of a process that a signal ended."""
+    return 128 + signal.Signals[str(stopped)].value
+
+
+def _say_if_anyone_listens(text: str) -> None:
+    """The pipe or terminal may be what was closed."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    """Warnings of the package in its own manner, without the line of code that gave them."""
+    Console(stderr=True).print(f"[yellow]warning[/] {escape(str(message))}", highlight=False, soft_wrap=True)
 
 
 def _at_least_one(option: str, value: int) -> None:

@@ -211,6 +211,7 @@ class CheckpointConfig(Options, group="checkpoint"):
     """What a stopped run goes on from."""
 
     interval: Count = 50_000  # environment steps between full checkpoints
+    minutes: NotNegative = 5.0  # and one whenever so many minutes have passed since the last; 0: by steps alone
     keep: Count = 2  # full checkpoints kept; the newest that can be read is resumed from
 
 

@@ -91,6 +91,14 @@ class Checkpoints:
         """Checkpoints that were found damaged."""
         return sorted(self.folder.glob(f"{DAMAGED}*"))
 
+    def clear(self) -> None:
+        """Remove every checkpoint, the damaged ones included, and every segment: the run is to begin anew."""
+        for path in self.folder.iterdir():
+            if path.name.removeprefix(DAMAGED).split("-")[0].isdigit():
+                shutil.rmtree(path, ignore_errors=True)
+        self.segments = []
+        self._prune()
+
     # Saving
 
     def save(self, step: int, content: Content, replay: Replay | Transitions) -> Path:

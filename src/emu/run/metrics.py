@@ -1,5 +1,6 @@
-"""What a run writes down: `metrics.jsonl` (the same for the same seed, value for value), `timing.jsonl` (wall-clock
-figures, which are not), and what its loggers do with the rows.
+"""What a run writes down: `metrics.jsonl` (the same for the same seed, value for value) with a checksum for every row
+beside it, `timing.jsonl` (wall-clock figures, which are not the same), and what its loggers do
+with the rows.
 """
 
 from __future__ import annotations
@@ -7,11 +8,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, BinaryIO
 
 from emu.errors import EmuError
+from emu.files import reason
 from emu.run.folder import EVALUATION, RunFolder
 from emu.run.loggers import Logger
 
@@ -23,14 +28,17 @@ class MetricsWriter:
         run = RunFolder(folder)
         self.path = run.metrics
         self._metrics = _open_at(self.path, keep_bytes)
+        self._checksums = Checksums.open_at(run.checksums, keep_bytes)
         self._timing = run.timing.open("a")
         self._loggers = tuple(loggers)
 
     def row(self, step: int, values: dict[str, float]) -> None:
         """One row of deterministic values."""
+        line = (json.dumps({"step": step, **values}) + "\n").encode()
         with self._writing():
-            self._metrics.write(json.dumps({"step": step, **values}) + "\n")
+            self._metrics.write(line)
             self._metrics.flush()
+            self._checksums.add(line)
             for logger in self._loggers:
                 logger.row(step, values)
 
@@ -47,7 +55,7 @@ class MetricsWriter:
             return self._metrics.tell()
 
     def close(self) -> None:
-        for file in (self._metrics, self._timing, *self._loggers):
+        for file in (self._metrics, self._checksums, self._timing, *self._loggers):
             with contextlib.suppress(OSError):  # what could not be written was complained about when it was written
                 file.close()
 
@@ -62,27 +70,119 @@ class MetricsWriter:
             ) from error
 
 
-def _open_at(path: Path, keep_bytes: int) -> TextIO:
+class Checksums:
+    """A line for every row of metrics: where the row ends, and its checksum. The rows themselves stay plain JSON."""
+
+    def __init__(self, path: Path, kept: list[tuple[int, int]]) -> None:
+        self._file = path.open("w")
+        self._end = 0
+        for end, crc in kept:
+            self._write(end, crc)
+        self._file.flush()
+
+    @classmethod
+    def open_at(cls, path: Path, keep_bytes: int) -> Checksums:
+        """Go on behind the rows within the first bytes."""
+        kept = [(end, crc) for end, crc in read_checksums(path) if end <= keep_bytes]
+        made = cls(path, kept)
+        made._end = keep_bytes
+        return made
+
+    def add(self, line: bytes) -> None:
+        self._write(self._end + len(line), zlib.crc32(line))
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, end: int, crc: int) -> None:
+        self._file.write(f"{end} {crc:08x}\n")
+        self._end = end
+
+
+def read_checksums(path: Path) -> list[tuple[int, int]]:
+    """(end, checksum) of every row, as far as the file can be read; none for runs that have no such file."""
+    found: list[tuple[int, int]] = []
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        if not (parts := re.fullmatch(rb"(\d{1,18}) ([0-9a-f]{8})", line)):
+            continue
+        if (end := int(parts[1])) > (found[-1][0] if found else 0):
+            found.append((end, int(parts[2], 16)))
+    return found
+
+
+def _open_at(path: Path, keep_bytes: int) -> BinaryIO:
     if keep_bytes:
         if not path.exists() or path.stat().st_size < keep_bytes:
             raise EmuError(f"{path} is shorter than its checkpoint says: it was cut or replaced. Restore it to resume.")
         os.truncate(path, keep_bytes)
-        return path.open("a")
-    return path.open("w")
+        return path.open("ab")
+    return path.open("wb")
 
 
-def read_rows(folder: Path) -> list[dict[str, float]]:
-    """All rows of a run's metrics; a half-written last line (after a crash) is ignored."""
-    path = RunFolder(folder).metrics
-    if not path.exists():
-        raise EmuError(f"{folder} is not a run folder: it has no {path.name}.")
-    rows = []
-    for line in path.read_text().splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+def read_rows(folder: Path, warn: Callable[[str], None] | None = None) -> list[dict[str, float]]:
+    """All rows of a run's metrics that are as they were written; `warn` is told which lines are not.
+
+    Only a last line without an end is left out in silence: it is what a process killed while writing leaves.
+    """
+    run = RunFolder(folder)
+    if not run.metrics.exists():
+        raise EmuError(f"{folder} is not a run folder: it has no {run.metrics.name}.")
+    try:
+        content = run.metrics.read_bytes()
+        sums = read_checksums(run.checksums)
+    except OSError as error:
+        raise EmuError(f"{run.metrics} cannot be read: {reason(error)}.") from error
+    rows, damaged = [], []
+    for number, line, crc in _lines(content, sums):
+        row = _row(line) if crc is None or zlib.crc32(line) == crc else None
+        if row is not None:
+            rows.append(row)
+        elif crc is not None or line.endswith(b"\n"):
+            damaged.append(str(number))
+    if damaged:
+        named = ", ".join(damaged[:10]) + (f" and {len(damaged) - 10} more" if len(damaged) > 10 else "")
+        lines = "line" if len(damaged) == 1 else "lines"
+        (warn or _warn)(f"{run.metrics}: {lines} {named} not as written. Left out; the rest is used.")
     return rows
+
+
+def _lines(content: bytes, sums: list[tuple[int, int]]) -> Iterator[tuple[int, bytes, int | None]]:
+    """Rows with the number of their line and their checksum. Where rows end is known from the checksums, as far as they
+    go, so that a damaged end of a line does not shift those behind it."""
+    begin, number = 0, 1
+    for end, crc in sums:
+        if end > len(content):
+            break
+        *unknown, last = content[begin:end].splitlines(keepends=True)
+        if not unknown or zlib.crc32(last) != crc:
+            unknown, last = [], content[begin:end]
+        for line in unknown:  # rows whose own checksums were lost
+            yield number, line, None
+            number += 1
+        yield number, last, crc
+        begin, number = end, number + 1
+    for number, line in enumerate(content[begin:].splitlines(keepends=True), number):  # noqa: B020
+        yield number, line, None
+
+
+def _row(line: bytes) -> dict[str, float] | None:
+    """A row is an object of numbers with a step; anything else is none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not line.endswith(b"\n") or not isinstance(row, dict) or not all(map(_is_number, row.values())):
+        return None
+    return row if isinstance(row.get("step"), int) and row["step"] >= 0 else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
 
 
 def last_evaluation(folder: Path) -> dict[str, float]:
@@ -96,8 +196,8 @@ def read_timing(folder: Path) -> list[dict[str, float]]:
     path = RunFolder(folder).timing
     rows = []
     for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
-            if isinstance(row, dict) and {"step", "wall"} <= row.keys():
+            if isinstance(row, dict) and {"step", "wall"} <= row.keys() and all(map(_is_number, row.values())):
                 rows.append(row)
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import platform
 import subprocess
@@ -29,6 +30,12 @@ def provenance(spec: EnvSpec) -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "command": sys.argv,
     }
+
+
+def resumption() -> dict[str, Any]:
+    """When and by what a run was taken up again."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"time": now, "emu": emu.__version__, "git_commit": git_commit(), "command": sys.argv}
 
 
 def git_commit() -> str | None:

@@ -15,6 +15,7 @@ from emu.learners.base import Learner
 from emu.learners.build import build_learner
 from emu.run.best import load_best
 from emu.run.folder import read_config
+from emu.run.trust import require_trusted
 from emu.types import PyTree
 
 
@@ -28,9 +29,10 @@ class Team:
     devices: Devices
 
 
-def load_team(run: Path) -> Team:
-    """The best team of a run."""
+def load_team(run: Path, trust: bool = False) -> Team:
+    """The best team of a run. `trust`: its settings may name code from outside, which is imported and run."""
     config = read_config(run)
+    require_trusted(run, config, trust)
     configure_cpu_devices(config.devices)
     env, devices = envs.make(config.env, **config.env_args), Devices.of(config.devices)
     learner = build_learner(config, env.spec, devices)

@@ -86,15 +86,16 @@ class Trainer:
         try:
             with self.progress.watching(self.config.steps, self.counters.step):
                 if self.counters.step == 0:
+                    save(self)  # before the first row, so that whatever was written can be gone on with
                     summary = self.evaluate()
                 while self.counters.step < self.config.steps:
                     self.remember(self.collect())
                     self.learn()
                     self.train_embedder()
                     summary = self.report() or summary
-                    if self.stop_signal:
+                    if stopped_by := self.stop_signal or self.progress.closed_by:
                         save(self)
-                        raise Stopped(self.stop_signal)
+                        raise Stopped(stopped_by)
                 save(self)
         finally:
             self.writer.close()
@@ -195,11 +196,16 @@ class Trainer:
             summary = self.evaluate()
         if self.memory and len(self.memory.memory) and self.schedules["snapshot"].due(step):
             self.take_snapshot()
-        if step - self.counters.last_checkpoint >= self.config.checkpoint.interval:
+        if self.checkpoint_due():
             save(self)
         extra = f"memory {len(self.memory.memory):,}" if self.memory else ""
         self.progress.update(step, epsilon=self.epsilon, episodes=self.counters.episodes, extra=extra)
         return summary
+
+    def checkpoint_due(self) -> bool:
+        """By steps, or by time where steps are slow; which of them it was changes no number of the run."""
+        wanted, unsaved = self.config.checkpoint, self.counters.step - self.counters.last_checkpoint
+        return unsaved >= wanted.interval or (0 < wanted.minutes <= self.clock.minutes_unsaved)
 
     def log(self) -> None:
         """A training row: means since the last one."""

@@ -41,6 +41,7 @@ class Progress:
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True, quiet=quiet)
+        self.closed_by: str | None = None  # the signal that stands for an output that nobody reads any more
         self._bar: Bar | None = None
         self._has_goal = True
         self._win = float("nan")
@@ -53,15 +54,17 @@ class Progress:
         spec = trainer.env.spec
         self._has_goal = spec.has_goal
         table = Table.grid(padding=(0, 2))
-        table.add_row("algorithm", f"[bold]{config.algo}[/] on [bold]{config.env}[/], seed {config.seed}")
+        what = f"[bold]{escape(config.algo)}[/] on [bold]{escape(config.env)}[/], seed {config.seed}"
+        table.add_row("algorithm", what)
         actions = f"actions of {spec.action_dim} numbers" if spec.action_dim else f"{spec.n_actions} actions"
         sizes = f"{spec.n_agents} agents, {actions}, observation {spec.obs_dim}, state {spec.state_dim}"
         table.add_row("task", f"{sizes}, at most {spec.episode_limit} steps")
         table.add_row("replay", f"at most {trainer.replay} and {human_bytes(trainer.replay.most_bytes)}")
         devices = trainer.learner.shards.mesh.devices.ravel().tolist()
         table.add_row("devices", f"{len(devices)} x {devices[0].platform}")
-        table.add_row("folder", str(trainer.folder))
-        self.console.print(table)
+        table.add_row("folder", escape(str(trainer.folder)))
+        with self._noticing():
+            self.console.print(table)
 
     @contextlib.contextmanager
     def watching(self, total: int, done: int) -> Iterator[None]:
@@ -78,13 +81,16 @@ class Progress:
             TimeElapsedColumn(),
         )
         self._total = total
-        with Bar(*columns, console=self.console, refresh_per_second=4) as bar:
-            self._bar, self._task = (
-                bar,
-                bar.add_task("train", total=total, completed=done, text="compiling …"),
-            )
+        bar = Bar(*columns, console=self.console, refresh_per_second=4)
+        with self._noticing():
+            bar.start()
+            self._bar, self._task = bar, bar.add_task("train", total=total, completed=done, text="compiling …")
+        try:
             yield
+        finally:
             self._bar = None
+            with self._noticing():
+                bar.stop()
 
     def update(self, step: int, epsilon: float, episodes: int, extra: str = "") -> None:
         self._recent.append((time.monotonic(), step))
@@ -95,17 +101,16 @@ class Progress:
             rate = self.rate()
             left = human_time((self._total - step) / rate) if rate else "?"
             text = f"{rate:,.0f} steps/s  {left} left  ε {epsilon:.2f}  {self.scores()}  {extra}"
-            self._bar.update(self._task, completed=min(step, self._total), text=text)
+            with self._noticing():
+                self._bar.update(self._task, completed=min(step, self._total), text=text)
 
     def tested(self, step: int, summary: dict[str, Any]) -> None:
         self._win, self._return = summary["test_win_rate"], summary["test_return"]
         if self._bar is None and not self.console.quiet:
             rate = self.rate()
             left = human_time((self._total - step) / rate) if rate else "?"
-            self.console.print(
-                f"step {step:>9,}/{self._total:,}  {rate:6,.0f} steps/s  {left} left  {self.scores()}  {self._extra}",
-                highlight=False,
-                soft_wrap=True,
+            self._print(
+                f"step {step:>9,}/{self._total:,}  {rate:6,.0f} steps/s  {left} left  {self.scores()}  {self._extra}"
             )
 
     def scores(self) -> str:
@@ -119,4 +124,16 @@ class Progress:
         return (last - first) / (now - then) if now > then else 0.0
 
     def warn(self, message: str) -> None:
-        self.console.print(f"[yellow]warning[/] {escape(message)}", highlight=False, soft_wrap=True)
+        self._print(f"[yellow]warning[/] {escape(message)}")
+
+    def _print(self, content: Any) -> None:
+        with self._noticing():
+            self.console.print(content, highlight=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """A closed pipe or terminal must not end a run in the middle of a chunk: be silent, and let it save."""
+        try:
+            yield
+        except (OSError, SystemExit):  # rich turns a broken pipe into the latter
+            self.console.quiet, self.closed_by = True, "SIGPIPE"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.config import to_dict
 from emu.errors import EmuError
-from emu.run.checkpoint import Content
+from emu.run.best import best_copy
+from emu.run.checkpoint import Content, Restored
 
 if TYPE_CHECKING:
+    from emu.config import Config
     from emu.train.loop import Trainer
 
 
@@ -29,21 +33,30 @@ def save(trainer: Trainer) -> None:
         means = trainer.means.save()
         require_finite(trainer, {name: total for name, (total, _) in means.items()})
         counters.last_checkpoint = counters.step
+        copies, best = best_copy(trainer.folder)
         state: dict[str, Any] = {
+            "settings": plain_settings(trainer.config),
             "counters": dataclasses.asdict(counters),
             "schedules": {name: schedule.done for name, schedule in trainer.schedules.items()},
             "means": means,
             "metrics_bytes": trainer.writer.sync(),
+            "best": best,
         }
         if trainer.memory:
             state["trainings"] = trainer.memory.trainings
         memory = trainer.memory.save if trainer.memory else None
-        content = Content(device_tree(trainer), trainer.rollout.save(), state, memory)
+        content = Content(device_tree(trainer), trainer.rollout.save(), state, memory, copies)
         trainer.checkpoints.save(counters.step, content, trainer.replay)
+    trainer.clock.saved()
 
 
-def restore(trainer: Trainer, read_only: bool = False) -> int:
-    """Load the newest whole checkpoint; the number of bytes of metrics.jsonl that belong to it."""
+def plain_settings(config: Config) -> dict[str, Any]:
+    """All settings as JSON gives them back."""
+    return json.loads(json.dumps(to_dict(config)))
+
+
+def restore(trainer: Trainer, read_only: bool = False) -> Restored:
+    """Load the newest whole checkpoint. `read_only`: the folder stays as it is."""
     found = trainer.checkpoints.load(device_tree(trainer), trainer.replay, trainer.progress.warn, read_only)
     trainer.state = trainer.learner.shards.replicate(found.tree["learner"])
     trainer.rollout_state = trainer.rollout.shards.put(found.tree["rollout"])
@@ -54,7 +67,7 @@ def restore(trainer: Trainer, read_only: bool = False) -> int:
     trainer.counters = type(trainer.counters)(**found.state["counters"])
     for name, done in found.state["schedules"].items():
         trainer.schedules[name].done = done
-    return found.state["metrics_bytes"]
+    return found
 
 
 def require_finite(trainer: Trainer, values: dict[str, float]) -> None:

@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from emu.config import Config, replace
 from emu.devices import configure_cpu_devices
-from emu.errors import EmuError
-from emu.run.folder import is_in_use, is_run, read_config, remove_beginning, run_folder, write_config, write_meta
+from emu.errors import CheckpointError, ConfigError, EmuError
+from emu.files import reason
+from emu.run.best import best_is_whole, rebuild_best
+from emu.run.changes import Change, allowed_changes
+from emu.run.checkpoint import Checkpoints, Restored
+from emu.run.folder import (
+    RunFolder,
+    is_in_use,
+    is_run,
+    read_config,
+    read_meta,
+    remove_beginning,
+    run_folder,
+    write_config,
+    write_meta,
+)
 from emu.run.lock import RunLock
-from emu.run.metrics import last_evaluation
-from emu.run.provenance import provenance
+from emu.run.metrics import last_evaluation, read_rows
+from emu.run.provenance import provenance, resumption
+from emu.run.trust import require_trusted
 from emu.train.loop import Stopped, Trainer
 from emu.train.progress import Progress
-from emu.train.saving import restore
+from emu.train.saving import plain_settings, restore
 
 __all__ = ["Stopped", "resume", "train"]
+
+SAVING = ("SIGINT", "SIGTERM", "SIGHUP")  # a closed pipe is noticed by `Progress`: Python ignores SIGPIPE itself
 
 
 def train(config: Config, folder: Path | None = None, progress: Progress | None = None) -> dict[str, float]:
     """Start a run. The folder must not exist (or be empty, or hold a run that never began)."""
     configure_cpu_devices(config.devices)
     folder, progress = folder or run_folder(config), progress or Progress()
-    if is_in_use(folder):
-        raise EmuError(
-            f"{folder} already exists. Go on with it (`emu resume {folder}`), choose another (`--run-dir`), "
-            "or remove it."
-        )
     try:
+        if is_in_use(folder):
+            raise EmuError(
+                f"{folder} already exists. Go on with it (`emu resume {shlex.quote(str(folder))}`), choose another "
+                "(`--run-dir`), or remove it."
+            )
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise EmuError(f"{folder} cannot be made: {error.strerror}. Choose another with `--run-dir`.") from error
+        raise EmuError(f"{folder} cannot be made: {reason(error)}. Choose another with `--run-dir`.") from error
     lock = RunLock(folder)
     try:
         trainer = Trainer(config, folder, progress)
@@ -47,20 +66,34 @@ def train(config: Config, folder: Path | None = None, progress: Progress | None 
         lock.release()
 
 
-def resume(folder: Path, steps: int | None = None, progress: Progress | None = None) -> dict[str, float]:
-    """Go on with a run as if it had never stopped; `steps` may extend it."""
+def resume(
+    folder: Path,
+    steps: int | None = None,
+    progress: Progress | None = None,
+    trust: bool = False,
+    restart: bool = False,
+) -> dict[str, float]:
+    """Go on with a run as if it had never stopped.
+
+    `steps` may make it longer; `trust` lets its settings name code from outside; `restart` begins it anew where no
+    checkpoint is left, which removes what it had written.
+    """
     config, progress = read_config(folder), progress or Progress()
+    require_trusted(folder, config, trust)
     if steps is not None:
         config = replace(config, {"steps": steps})
     configure_cpu_devices(config.devices)
     lock = RunLock(folder)
     try:
+        noted = _check(folder, config, steps, progress, restart)
         trainer = Trainer(config, folder, progress)
         keep_bytes = 0
         if trainer.checkpoints.steps():
-            keep_bytes = restore(trainer)
-        else:
-            progress.warn("The run was stopped before its first checkpoint; it starts from the beginning.")
+            restored = restore(trainer)
+            keep_bytes = restored.state["metrics_bytes"]
+            if keep_bytes:
+                read_rows(folder, progress.warn)  # whatever is wrong with them is said now
+            _record(trainer, restored, noted)
         if steps is not None:
             write_config(folder, config)
         progress.header(config, trainer)
@@ -72,21 +105,77 @@ def resume(folder: Path, steps: int | None = None, progress: Progress | None = N
         lock.release()
 
 
+def _check(folder: Path, config: Config, steps: int | None, progress: Progress, restart: bool) -> list[Change]:
+    """Whether this run can go on with these settings, before anything is built or written; the changes to note."""
+    checkpoints, files = Checkpoints(folder, config.checkpoint.keep), RunFolder(folder)
+    if restart:
+        progress.warn("--restart: the run begins anew; its checkpoints and metrics are removed.")
+        checkpoints.clear()
+        files.metrics.unlink(missing_ok=True)
+        return []
+    state = checkpoints.newest_state(progress.warn)
+    if state is None:
+        written = files.metrics.exists() and files.metrics.stat().st_size > 0
+        if written or checkpoints.set_aside():
+            raise CheckpointError(
+                f"{folder} has no checkpoint that can be read, but a run took place there. Nothing was touched. "
+                f"To begin it anew and lose what it wrote: emu resume {shlex.quote(str(folder))} --restart"
+            )
+        progress.warn("The run was stopped before its first checkpoint; it starts from the beginning.")
+        return []
+    try:
+        present, planned = int(state["counters"]["step"]), int(state["settings"]["steps"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"The newest checkpoint of {folder} does not say where the run stands.") from error
+    if steps is not None and steps < present and steps != planned:
+        raise ConfigError(f"--steps {steps} lies behind the run, which is at step {present}. Nothing was changed.")
+    return allowed_changes(state["settings"], plain_settings(config))
+
+
+def _record(trainer: Trainer, restored: Restored, noted: list[Change]) -> None:
+    """Rebuild the best team if it is lost; say and write down how this resumption differs from an undisturbed run."""
+    folder, warn = trainer.folder, trainer.progress.warn
+    entry: dict[str, Any] = {"step": trainer.counters.step, **resumption()}
+    if noted:
+        entry["changes"] = {change.name: [change.before, change.now] for change in noted}
+        warn(f"Settings changed since the checkpoint: {', '.join(map(str, noted))}. The run goes on with the new ones.")
+    if restored.lost_episodes:
+        entry["lost_episodes"] = restored.lost_episodes
+    if not best_is_whole(folder) and rebuild_best(folder, restored.folder, restored.state.get("best", {})):
+        entry["rebuilt_best"] = True
+        warn("The best team was lost or damaged; it was rebuilt from the checkpoint.")
+    meta = read_meta(folder)
+    past = meta.get("resumes")
+    write_meta(folder, {**meta, "resumes": [*(past if isinstance(past, list) else []), entry]})
+
+
 def _run(trainer: Trainer, keep_bytes: int) -> dict[str, float]:
-    """Run with Ctrl-C and SIGTERM turned into a save at the end of the current chunk."""
+    with _stopped_by_signals(trainer):
+        return trainer.run(keep_bytes)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
+    """Turn signals into a save at the end of the current chunk. A second Ctrl-C stops at once, without saving."""
 
     def ask(number: int, _: Any) -> None:
+        if trainer.stop_signal and number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process wherever it is
+            raise KeyboardInterrupt
         trainer.stop_signal = signal.Signals(number).name
-        trainer.progress.warn(f"{trainer.stop_signal}: saving, then stopping.")
+        again = " Ctrl-C again stops at once, without saving." if number == signal.SIGINT else ""
+        trainer.progress.warn(f"{trainer.stop_signal}: saving, then stopping.{again}")
 
-    previous: dict[int, Callable | int | None] = {}
+    previous: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            previous[number] = signal.signal(number, ask)
+        for name in SAVING:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` leaves SIGHUP
+                previous[number] = signal.signal(number, ask)
     except ValueError:  # not in the main thread: the caller handles signals
         pass
     try:
-        return trainer.run(keep_bytes)
+        yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

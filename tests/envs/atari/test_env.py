@@ -117,8 +117,8 @@ def test_features_are_the_state_and_random_ones_are_asked_for():
 
 
 def test_without_a_weights_file_pretrained_features_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(WeightsError, match=r"resnet18-f37072fd\.pth"):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match=r"resnet18\.safetensors"):
         train(preset("emu_dqn", "atari/breakout"), tmp_path / "run", silent())
     assert not (tmp_path / "run").exists()
 

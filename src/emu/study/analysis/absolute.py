@@ -18,12 +18,12 @@ FACTOR = 10
 EVALUATION = 10**9  # a number that no evaluation in training has, so that its episodes are new
 
 
-def measure_absolute(run: Path) -> dict[str, Any]:
+def measure_absolute(run: Path, trust: bool = False) -> dict[str, Any]:
     """Evaluate the best team of a run in ten times `eval.episodes` and write the episodes to absolute.json."""
     from emu.play.build import evaluate_team
     from emu.run.team import load_team
 
-    team = load_team(run)
+    team = load_team(run, trust)
     episodes = FACTOR * team.config.eval.episodes
     result = evaluate_team(team, episodes, team.config.seed, EVALUATION)
     content = {

@@ -163,7 +163,10 @@ def measure(runs: Iterable[Planned], say: Callable[[str], None], seconds: float 
 
 
 def measure_one(run: Planned, seconds: float) -> float:
-    config = replace(run.config(), {"log_interval": 200, "checkpoint.interval": 2**30, "eval.interval": 2**30})
+    config = replace(
+        run.config(),
+        {"log_interval": 200, "checkpoint.interval": 2**30, "eval.interval": 2**30, "checkpoint.minutes": 0},
+    )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
         process = run_one.start(

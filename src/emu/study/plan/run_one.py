@@ -91,7 +91,7 @@ def wait_for_folder(folder: Path, patience: float = PATIENCE) -> None:
 def run(job: Job) -> int:
     """Train, or go on with what is there. Returns the exit status."""
     from emu.config import from_dict
-    from emu.run.folder import is_run
+    from emu.run.folder import is_run, read_config
     from emu.train.progress import Progress
     from emu.train.session import Stopped, resume, train
 
@@ -99,7 +99,7 @@ def run(job: Job) -> int:
     try:
         wait_for_folder(folder)
         if is_run(folder):
-            resume(folder, progress=Progress())
+            resume(folder, progress=Progress(), trust=read_config(folder) == from_dict(job.config))
         else:
             train(from_dict(job.config), folder, Progress())
     except Stopped as stopped:

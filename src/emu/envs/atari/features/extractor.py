@@ -2,7 +2,7 @@
 
     (n, H, W) uint8  ->  network, cut behind some layer  ->  average over pool x pool fields  ->  (n, F) float16
 
-Pre-trained weights come from a local file of torchvision's; weights drawn at random are for whoever asks for them.
+Pre-trained weights are torchvision's, from a local safetensors file; random ones are for whoever asks for them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.atari.features.networks import NETWORKS, Convs, fold, random_convs
-from emu.envs.atari.features.weights import find_weights, read_state_dict
+from emu.envs.atari.features.weights import read_weights
 from emu.errors import ConfigError, did_you_mean
 from emu.types import Array
 
@@ -45,7 +45,7 @@ class Extractor:
         if kind == RANDOM:
             self.convs: Convs = random_convs(iter(layers), RANDOM_SEED)
         else:
-            self.convs = fold(read_state_dict(find_weights(pretrained.files, weights)), iter(layers))
+            self.convs = fold(read_weights(kind, pretrained.official, weights), iter(layers))
         self.frame, self.pool = frame, pool
         height, width = jax.eval_shape(self._maps, self.convs, np.zeros((1, *frame), np.uint8)).shape[1:3]
         if not 1 <= pool <= min(height, width):

@@ -168,16 +168,16 @@ Network = ResNet | MobileNetV2
 
 
 class Pretrained(NamedTuple):
-    """A network and the official files of its weights, the preferred one first."""
+    """A network and torchvision's file of its weights."""
 
     network: Network
-    files: tuple[str, ...]
+    official: str
 
 
 NETWORKS: dict[str, Pretrained] = {
-    "resnet18": Pretrained(ResNet((2, 2, 2, 2), False), ("resnet18-f37072fd.pth", "resnet18-5c106cde.pth")),
-    "resnet50": Pretrained(ResNet((3, 4, 6, 3), True), ("resnet50-0676ba61.pth", "resnet50-11ad3fa6.pth")),
-    "mobilenet_v2": Pretrained(MobileNetV2(), ("mobilenet_v2-b0353104.pth", "mobilenet_v2-7ebf99e0.pth")),
+    "resnet18": Pretrained(ResNet((2, 2, 2, 2), False), "resnet18-f37072fd.pth"),
+    "resnet50": Pretrained(ResNet((3, 4, 6, 3), True), "resnet50-0676ba61.pth"),
+    "mobilenet_v2": Pretrained(MobileNetV2(), "mobilenet_v2-b0353104.pth"),
 }
 
 
