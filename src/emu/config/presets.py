@@ -92,6 +92,11 @@ ALGORITHMS: dict[str, Algorithm] = {
             "learner.updates_per_call": 1,
         },
     ),
+    "ippo": Algorithm(
+        "MAPPO with a value for every agent of what it saw itself (de Witt et al., 2020)",
+        "mappo",
+        {"ppo.critic": "own"},
+    ),
 }
 
 SUPER_HARD = ("MMM2", "6h_vs_8z", "3s5z_vs_3s6z", "corridor")

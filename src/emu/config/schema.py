@@ -171,6 +171,7 @@ class DQNConfig:
 class PPOConfig:
     """MAPPO's losses; used where `learner.kind` is mappo."""
 
+    critic: Literal["central", "own"] = "central"  # one value of the state; or of what each agent saw (IPPO)
     epochs: int = 15  # gradient steps on every batch, each on the whole of it
     clip: float = 0.2  # how far ratios of probabilities, and normalised values, may usefully move within an update
     gae_lambda: float = 0.95  # between one-step (0) and Monte Carlo (1) advantages
