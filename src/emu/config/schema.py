@@ -71,15 +71,20 @@ class ReplayConfig:
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig:
-    """The recurrent network that all agents share."""
+    """The agents' recurrent network."""
 
     hidden: int = 64  # width of the input layer and of the GRU
     last_action: bool = True  # append the one-hot last action to the observation
     agent_id: bool = True  # append a one-hot agent number
     own_heads: bool = False  # CDS: an own Q head per agent beside the shared one
+    share_parameters: bool = True  # one network for all agents; false: a network for each, which needs no number
 
     def __post_init__(self) -> None:
         check(self.hidden >= 1, "agent.hidden must be at least 1.")
+        check(
+            self.share_parameters or not self.own_heads,
+            "agent.own_heads stand beside a shared head: leave agent.share_parameters on.",
+        )
 
 
 @dataclasses.dataclass(frozen=True)

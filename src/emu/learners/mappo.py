@@ -20,9 +20,8 @@ v_then only says where the network stood before the epochs, so it is recomputed.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -35,7 +34,7 @@ from emu.envs.spec import EnvSpec
 from emu.learners.base import Learner
 from emu.learners.td import clip_by_torch_norm, masked, pick
 from emu.learners.terms.base import Context, Term
-from emu.nets.agents import RecurrentAgent
+from emu.nets.agents import RecurrentAgent, make_agent
 from emu.types import Array, Batch, PyTree
 
 ADAM_EPS = 1e-5
@@ -115,7 +114,7 @@ class MappoLearner(Learner):
     def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
         super().__init__(config, spec, devices, terms)
         self.ppo = config.ppo
-        self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
+        self.agent = make_agent(config.agent, spec.n_agents, spec.n_actions)
         # The critic is the same network with one output; the central one has one agent, which sees the state.
         self.central = config.ppo.critic == "central"
         judges, number = (1, False) if self.central else (spec.n_agents, config.agent.agent_id)
@@ -131,8 +130,7 @@ class MappoLearner(Learner):
         agent = self.agent.init(agent_key, carry.hidden, obs, carry.last_action, method="step")
         seen, judges = state if self.central else obs, self.critic.n_agents
         critic = self.critic.init(critic_key, carry.hidden[:, :judges], seen, None, method="step")
-        head = jax.tree.map(lambda weights: HEAD_START * weights, agent["params"]["head"])
-        params = {"agent": {"params": {**agent["params"], "head": head}}, "critic": critic}
+        params = {"agent": jax.tree_util.tree_map_with_path(_with_small_head, agent), "critic": critic}
         optimiser = {name: self.optimiser.init(part) for name, part in params.items()}
         return MappoState(params, optimiser, ReturnScale.new())
 
@@ -246,6 +244,11 @@ class MappoLearner(Learner):
     def _over_agents(self, values: Array) -> Array:
         """(T, B): the mean over the agents where each has a value of its own."""
         return values if self.central else values.mean(axis=-1)
+
+
+def _with_small_head(path: tuple[Any, ...], weights: Array) -> Array:
+    """Weights of a new policy's network: those of its head start small."""
+    return HEAD_START * weights if any(getattr(part, "key", "") == "head" for part in path) else weights
 
 
 def gae(
