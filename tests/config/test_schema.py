@@ -185,3 +185,8 @@ def test_unknown_algorithm_is_refused_with_a_hint():
 def test_configs_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         c.Config().seed = 3  # type: ignore[misc]
+
+
+def test_own_heads_need_a_shared_network():
+    with pytest.raises(ConfigError, match=r"leave agent\.share_parameters on"):
+        c.AgentConfig(own_heads=True, share_parameters=False)

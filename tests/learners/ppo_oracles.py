@@ -37,6 +37,36 @@ def clip(x, low, high):
     return min(max(x, low), high)
 
 
+def own_values(critic, obs):
+    """Normalised value of what every agent saw, an agent at a time: (T+1, N, O) -> (T+1, N)."""
+    no_action = np.zeros((len(obs) - 1, obs.shape[1]), int)
+    wide = critic["params"]["encode"]["kernel"].shape[0] - obs.shape[2]  # how many numbers the agent's number takes
+    rows = []
+    for agent in range(obs.shape[1]):
+        number = np.eye(obs.shape[1])[agent][:wide]
+        seen = np.concatenate([obs[:, agent], np.tile(number, (len(obs), 1))], axis=1)
+        rows.append(oracles.agent_q(critic, seen[:, None], no_action[:, :1], 1)[0][:, 0, 0])
+    return np.stack(rows, axis=1)
+
+
+def judge_own(params, seen, eps, gamma, lam):
+    """As `judge`, for critics of the agents' own observations: everything is (T, N)."""
+    before = scale_of(seen)
+    values = [own_values(params["critic"], ep.obs) for ep in eps]
+    natural = [v * deviation(before) + before[1] for v in values]
+    raw = [
+        np.stack([advantages(ep.reward, ep.terminated, v[:, i], gamma, lam) for i in range(v.shape[1])], axis=1)
+        for ep, v in zip(eps, natural, strict=True)
+    ]
+    returns = [a + v[:-1] for a, v in zip(raw, natural, strict=True)]
+    after = [*seen, *np.concatenate(returns).ravel()]
+    chosen = [a[t, i] for a, ep in zip(raw, eps, strict=True) for t, i in np.argwhere(ep.avail[:-1].sum(-1) > 1)]
+    standard = [(a - np.mean(chosen)) / (np.std(chosen) + 1e-5) for a in raw]
+    _, mean, variance = scale_of(after)
+    targets = [(g - mean) / np.sqrt(max(variance, 1e-2)) for g in returns]
+    return [v[:-1] for v in values], targets, standard, after
+
+
 def judge(params, seen, eps, gamma, lam):
     """Per episode: values then, normalised targets, standardised advantages; and all returns seen after it.
 
@@ -65,22 +95,25 @@ def deviation(scale):
 
 
 def losses(params, eps, judged, c, n_actions):
-    """Policy loss, value loss, entropy, KL and share of clipped ratios."""
+    """Policy loss, value loss, entropy, KL and share of clipped ratios. With own critics what is judged is (T, N)."""
     then, targets, standard = judged
     policy, value, entropy, kl, clipped = [], [], [], [], []
     for ep, v_then, g, adv in zip(eps, then, targets, standard, strict=True):
         logits = oracles.agent_q(params["agent"], ep.obs, ep.action, n_actions)[0]
-        v = state_values(params["critic"], ep.state)
+        own = c.critic == "own"
+        v = own_values(params["critic"], ep.obs) if own else state_values(params["critic"], ep.state)
         for t in range(len(ep.reward)):
-            held = v_then[t] + clip(v[t] - v_then[t], -c.clip, c.clip)
-            value.append(max(huber(v[t] - g[t], c.huber), huber(held - g[t], c.huber)))
+            for now, was, aim in zip(*map(np.atleast_1d, (v[t], v_then[t], g[t])), strict=True):
+                held = was + clip(now - was, -c.clip, c.clip)
+                value.append(max(huber(now - aim, c.huber), huber(held - aim, c.huber)))
             for agent, avail in enumerate(ep.avail[t]):
                 if avail.sum() == 1:
                     continue
                 log_policy = log_softmax(logits[t, agent], avail)
                 change = log_policy[ep.action[t, agent]] - ep.log_prob[t, agent]
                 ratio = np.exp(change)
-                policy.append(-min(ratio * adv[t], clip(ratio, 1 - c.clip, 1 + c.clip) * adv[t]))
+                gain = adv[t, agent] if own else adv[t]
+                policy.append(-min(ratio * gain, clip(ratio, 1 - c.clip, 1 + c.clip) * gain))
                 entropy.append(-sum(np.exp(x) * x for x in log_policy[avail]))
                 kl.append(ratio - 1 - change)
                 clipped.append(abs(ratio - 1) > c.clip)

@@ -36,11 +36,10 @@ EPOCHS = 2
 
 
 @functools.cache
-def mappo(devices: int = 2) -> MappoLearner:
+def mappo(devices: int = 2, critic: str = "central") -> MappoLearner:
     """Compiled once for all tests that need it, without the passes that only make it fast."""
-    config = cases.config(
-        learner__kind="mappo", rollout__epsilon_end=1.0, ppo__epochs=EPOCHS, ppo__entropy=0.1, ppo__huber=0.7
-    )
+    ppo = {"ppo__epochs": EPOCHS, "ppo__entropy": 0.1, "ppo__huber": 0.7, "ppo__critic": critic}
+    config = cases.config(learner__kind="mappo", rollout__epsilon_end=1.0, **ppo)
     learner = MappoLearner(config, cases.SPEC, Devices.of(devices))
     quickly = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     learner.update = jax.jit(learner.update.__wrapped__, donate_argnums=0, compiler_options=quickly)
@@ -88,7 +87,7 @@ def test_advantages_are_the_sums_of_the_definition(seed):
     ],
 )
 def test_the_policy_gains_nothing_beyond_the_clip(ratio, advantage, loss, slope):
-    value, grad = jax.value_and_grad(clipped_policy_loss)(ratio, advantage, 0.2)
+    value, grad = jax.value_and_grad(clipped_policy_loss)(jnp.float32(ratio), jnp.float32(advantage), 0.2)
     assert (float(value), float(grad)) == pytest.approx((loss, slope))
 
 
@@ -102,7 +101,7 @@ def test_the_policy_gains_nothing_beyond_the_clip(ratio, advantage, loss, slope)
     ],
 )
 def test_the_value_is_held_and_large_errors_count_linearly(value, before, target, loss):
-    assert float(clipped_value_loss(value, before, target, 0.2, 2.0)) == pytest.approx(loss)
+    assert float(clipped_value_loss(*map(jnp.float32, (value, before, target)), 0.2, 2.0)) == pytest.approx(loss)
 
 
 def test_the_scale_is_that_of_all_returns_seen_on_all_devices():
@@ -132,7 +131,8 @@ def test_advantages_are_standardised_over_all_devices():
 def oracle_update(params, moments, seen, batch, c, ppo, first_step):
     """One update in NumPy: parameters, Adam's moments, all returns seen, the mean of the metrics over the epochs."""
     eps = oracles.episodes(batch)
-    *judged, seen = ppo_oracles.judge(params, seen, eps, c.gamma, ppo.gae_lambda)
+    judge = ppo_oracles.judge if ppo.critic == "central" else ppo_oracles.judge_own
+    *judged, seen = judge(params, seen, eps, c.gamma, ppo.gae_lambda)
     noted = []
 
     def loss(params):
@@ -150,8 +150,9 @@ def oracle_update(params, moments, seen, batch, c, ppo, first_step):
     return params, moments, seen, {name: np.mean([parts[name] for parts in noted]) for name in noted[0]}
 
 
-def test_two_updates_are_those_of_the_oracle():
-    learner = mappo()
+@pytest.mark.parametrize("critic", ["central", "own"])
+def test_two_updates_are_those_of_the_oracle(critic):
+    learner = mappo(critic=critic)
     state, seen = started(learner), []
     params = oracles.as_float64(jax.device_get(state.params))
     moments = {name: [oracles.zeros(part), oracles.zeros(part)] for name, part in params.items()}

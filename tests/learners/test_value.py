@@ -297,3 +297,14 @@ def test_terms_add_to_the_value_of_every_agent_that_learns_by_itself():
     np.testing.assert_allclose(metrics["target"][0], np.mean(np.concatenate(targets)), rtol=1e-4)
     loss = oracles.td_loss(params, targets, value_of_each_agent, oracles.episodes(batch))
     np.testing.assert_allclose(metrics["td_loss"][0], loss, rtol=1e-4)
+
+
+def test_separate_agents_that_learn_by_themselves_do_not_touch_each_other():
+    c = cases.config(mixer__kind="none", agent__share_parameters=False, learner__max_grad_norm=1e6)
+    learner, batch = cases.learner_of(c), cases.batch()
+    other = batch._replace(obs=batch.obs.copy())
+    other.obs[:, :, 1] += 1.0  # what the second agent sees
+    after = [updated(learner, started(learner), b)[0].params["agent"]["params"]["agents"] for b in (batch, other)]
+    for agent, same in ((0, True), (1, False)):
+        pair = [jax.tree.leaves(jax.tree.map(lambda x, i=agent: np.asarray(x)[i], params)) for params in after]
+        assert all(np.array_equal(a, b) for a, b in zip(*pair, strict=True)) == same

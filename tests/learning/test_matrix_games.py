@@ -31,7 +31,7 @@ cases = pytest.mark.parametrize("algo", ["vdn", "qmix"])
 seeds = pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 
 
-@pytest.mark.parametrize("algo", ["iql", "vdn", "qmix", "qplex", "mappo"])
+@pytest.mark.parametrize("algo", ["iql", "vdn", "qmix", "qplex", "mappo", "ippo"])
 @seeds
 def test_a_game_that_can_be_represented_is_solved(tmp_path, algo, seed):
     assert learned_return(algo, "coordination", seed, tmp_path / "run") == 8.0

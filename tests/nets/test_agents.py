@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from emu.nets.agents import RecurrentAgent
+from emu.nets.agents import RecurrentAgent, SeparateAgents
 
 T, H, N, A, OBS = 5, 4, 2, 3, 2
 
@@ -123,3 +123,25 @@ def test_lengths_in_any_order_change_nothing_that_matters(lengths):
     np.testing.assert_allclose(q, expected, rtol=1e-5, atol=1e-5)
     for got, want in zip(jax.tree.leaves(grads), jax.tree.leaves(expected_grads), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_separate_agents_are_networks_of_their_own_side_by_side():
+    separate, one = SeparateAgents(N, A, hidden=H), RecurrentAgent(1, A, hidden=H, agent_id=False)
+    rng = np.random.default_rng(0)
+    obs, last = rng.normal(size=(4, 3, N, OBS)).astype(np.float32), np.zeros((4, 3, N, A), np.float32)
+    hidden = rng.normal(size=(3, N, H)).astype(np.float32)
+    params = separate.init(jax.random.PRNGKey(0), hidden, obs[0], last[0], method="step")
+    q, hiddens, own = separate.apply(params, obs, last, method="unroll")
+    acted, following = separate.apply(params, hidden, obs[0], last[0], method="step")
+    assert own.shape == ()
+    for agent in range(N):
+        mine = {"params": jax.tree.map(lambda x, i=agent: x[i], params["params"]["agents"])}
+        alone = slice(agent, agent + 1)
+        expected_q, expected_hidden, _ = one.apply(mine, obs[:, :, alone], last[:, :, alone], method="unroll")
+        np.testing.assert_allclose(q[:, :, alone], expected_q, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(hiddens[:, :, alone], expected_hidden, rtol=1e-5, atol=1e-6)
+        expected = one.apply(mine, hidden[:, alone], obs[0][:, alone], last[0][:, alone], method="step")
+        np.testing.assert_allclose(acted[:, alone], expected[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(following[:, alone], expected[1], rtol=1e-5, atol=1e-6)
+    kernels = params["params"]["agents"]["head"]["kernel"]
+    assert not np.allclose(kernels[0], kernels[1])

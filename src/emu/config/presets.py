@@ -93,6 +93,11 @@ ALGORITHMS: dict[str, Algorithm] = {
             "rollout.epsilon_end": 1.0,  # actions are always drawn from the policy, tests aside
         },
     ),
+    "ippo": Algorithm(
+        "MAPPO with a value for every agent of what it saw itself (de Witt et al., 2020)",
+        "mappo",
+        {"ppo.critic": "own"},
+    ),
 }
 
 ALIASES = {"emu": "emu_qplex"}

@@ -55,12 +55,19 @@ class ReplayConfig(Options, group="replay"):
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig(Options, group="agent"):
-    """The recurrent network that all agents share."""
+    """The agents' recurrent network."""
 
     hidden: Count = 64  # width of the input layer and of the GRU
     last_action: bool = True  # append the one-hot last action to the observation
     agent_id: bool = True  # append a one-hot agent number
     own_heads: bool = False  # CDS: an own Q head per agent beside the shared one
+    share_parameters: bool = True  # one network for all agents; false: a network for each, which needs no number
+
+    def check_rules(self) -> None:
+        check(
+            self.share_parameters or not self.own_heads,
+            "agent.own_heads stand beside a shared head: leave agent.share_parameters on.",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +130,7 @@ class DQNConfig(Options, group="dqn"):
 class PPOConfig(Options, group="ppo"):
     """MAPPO's losses; used where `learner.kind` is mappo."""
 
+    critic: Literal["central", "own"] = "central"  # one value of the state; or of what each agent saw (IPPO)
     epochs: Count = 15  # gradient steps on every batch, each on the whole of it
     clip: Positive = 0.2  # how far ratios of probabilities, and normalised values, may usefully move within an update
     gae_lambda: Share = 0.95  # between one-step (0) and Monte Carlo (1) advantages

@@ -10,6 +10,9 @@ mean and standard deviation, without PopArt's correction of the last layer. Adva
 deviation 1 over the batch. An agent with one available action has nothing to decide (a dead one, for example) and
 counts in no mean of L_π.
 
+IPPO (`ppo.critic` own) replaces V(s) by a value for every agent of what that agent saw itself: each has its own errors,
+advantages and returns from the same reward.
+
 π_then is what the action was drawn from, which is kept with the action. Recomputing it at the update would be wrong for
 an episode during which the parameters changed: chunks of collecting and updates take turns whatever the episodes do.
 v_then only says where the network stood before the epochs, so it is recomputed.
@@ -17,9 +20,8 @@ v_then only says where the network stood before the epochs, so it is recomputed.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -32,7 +34,7 @@ from emu.envs.spec import EnvSpec
 from emu.learners.base import Learner
 from emu.learners.td import clip_by_torch_norm, masked, pick
 from emu.learners.terms.base import Context, Term
-from emu.nets.agents import RecurrentAgent
+from emu.nets.agents import RecurrentAgent, make_agent
 from emu.types import Array, Batch, PyTree
 
 ADAM_EPS = 1e-5
@@ -89,7 +91,7 @@ class Judged(NamedTuple):
 
     batch: Batch
     last_action: Array  # (T, B, N, A) one-hot
-    value: Array  # (T, B) normalised, before the first epoch
+    value: Array  # (T, B) normalised, before the first epoch; of own critics (T, B, N), as the next two
     target: Array  # (T, B) normalised returns
     advantage: Array  # (T, B) mean 0, deviation 1
     steps: Array  # (T, B) 1 where a real step is
@@ -112,9 +114,11 @@ class MappoLearner(Learner):
     def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
         super().__init__(config, spec, devices, terms)
         self.ppo = config.ppo
-        self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
-        # The critic is the same network with one agent, which sees the state, and one output.
-        self.critic = RecurrentAgent(1, 1, config.agent.hidden, last_action=False, agent_id=False)
+        self.agent = make_agent(config.agent, spec.n_agents, spec.n_actions)
+        # The critic is the same network with one output; the central one has one agent, which sees the state.
+        self.central = config.ppo.critic == "central"
+        judges, number = (1, False) if self.central else (spec.n_agents, config.agent.agent_id)
+        self.critic = RecurrentAgent(judges, 1, config.agent.hidden, last_action=False, agent_id=number)
         self.optimiser = optax.chain(
             clip_by_torch_norm(self.config.max_grad_norm), optax.adam(self.config.learning_rate, eps=ADAM_EPS)
         )
@@ -124,9 +128,9 @@ class MappoLearner(Learner):
         s, carry = self.spec, self.initial_carry(1)
         obs, state = jnp.zeros((1, s.n_agents, s.obs_dim)), jnp.zeros((1, 1, s.state_dim))
         agent = self.agent.init(agent_key, carry.hidden, obs, carry.last_action, method="step")
-        critic = self.critic.init(critic_key, carry.hidden[:, :1], state, None, method="step")
-        head = jax.tree.map(lambda weights: HEAD_START * weights, agent["params"]["head"])
-        params = {"agent": {"params": {**agent["params"], "head": head}}, "critic": critic}
+        seen, judges = state if self.central else obs, self.critic.n_agents
+        critic = self.critic.init(critic_key, carry.hidden[:, :judges], seen, None, method="step")
+        params = {"agent": jax.tree_util.tree_map_with_path(_with_small_head, agent), "critic": critic}
         optimiser = {name: self.optimiser.init(part) for name, part in params.items()}
         return MappoState(params, optimiser, ReturnScale.new())
 
@@ -171,18 +175,18 @@ class MappoLearner(Learner):
         choices = steps[..., None] * (batch.avail[:-1].sum(axis=-1) > 1)
         counts = context.count, jnp.maximum(jax.lax.psum(choices.sum(), DATA), 1.0)
 
-        normal = self._values(state.params["critic"], batch.state, batch.filled.sum(axis=0) + 1)
+        normal = self._values(state.params["critic"], self._judged_by(batch), batch.filled.sum(axis=0) + 1)
         value = state.scale.natural(normal)
-        advantage, returns = gae(
-            batch.reward, batch.terminated, batch.filled, value, self.config.gamma, self.ppo.gae_lambda
-        )
-        scale = state.scale.seen(returns, steps)
-        target, advantage = scale.normal(returns), standardised(advantage, choices.sum(axis=-1))
+        advantage, returns = self._advantages(batch, value)
+        scale = state.scale.seen(returns, steps if self.central else jnp.broadcast_to(steps[..., None], returns.shape))
+        target = scale.normal(returns)
+        advantage = standardised(advantage, choices.sum(axis=-1) if self.central else choices)
 
         onehot = jax.nn.one_hot(batch.action[:-1], self.spec.n_actions)
         last_action = jnp.concatenate([jnp.zeros((1, *onehot.shape[1:])), onehot])
         judged = Judged(batch, last_action, normal[:-1], target, advantage, steps, choices, *counts)
-        return judged, scale, {"value": judged.over_steps(value[:-1]), "target": judged.over_steps(returns)}
+        logged = {"value": value[:-1], "target": returns}
+        return judged, scale, {name: judged.over_steps(self._over_agents(x)) for name, x in logged.items()}
 
     def _loss(self, params: dict[str, PyTree], judged: Judged) -> tuple[Array, dict[str, Array]]:
         """Policy and value share no parameters, so one sum trains both."""
@@ -192,11 +196,13 @@ class MappoLearner(Learner):
         log_policy = jax.nn.log_softmax(masked(logits, batch.avail[:-1]))
         change = jnp.where(judged.choices > 0, pick(log_policy, batch.action) - batch.log_prob, 0.0)
         ratio = jnp.exp(change)
-        policy_loss = judged.over_choices(clipped_policy_loss(ratio, judged.advantage[..., None], clip))
+        advantage = judged.advantage[..., None] if self.central else judged.advantage
+        policy_loss = judged.over_choices(clipped_policy_loss(ratio, advantage, clip))
         entropy = judged.over_choices(-(jnp.exp(log_policy) * log_policy).sum(axis=-1))
 
-        value = self._values(params["critic"], batch.state[:-1], lengths)
-        value_loss = judged.over_steps(clipped_value_loss(value, judged.value, judged.target, clip, self.ppo.huber))
+        value = self._values(params["critic"], self._judged_by(batch)[:-1], lengths)
+        errors = clipped_value_loss(value, judged.value, judged.target, clip, self.ppo.huber)
+        value_loss = judged.over_steps(self._over_agents(errors))
         loss = policy_loss - self.ppo.entropy * entropy + value_loss
         return loss, {
             "loss": loss,
@@ -213,9 +219,36 @@ class MappoLearner(Learner):
         moved = {name: optax.apply_updates(params[name], step) for name, (step, _) in steps.items()}
         return moved, {name: state for name, (_, state) in steps.items()}
 
-    def _values(self, params: PyTree, state: Array, lengths: Array) -> Array:
-        """Normalised values (T, B) of states (T, B, S), each from all up to it; `lengths` (B,) of them matter."""
-        return self.critic.apply(params, state[..., None, :], None, lengths, method="unroll")[0][..., 0, 0]
+    def _values(self, params: PyTree, seen: Array, lengths: Array) -> Array:
+        """Normalised values of what is seen (T, B, S) or (T, B, N, O), each from all up to it: (T, B) or (T, B, N).
+
+        `lengths` (B,) of the steps matter.
+        """
+        seen = seen[..., None, :] if self.central else seen
+        values = self.critic.apply(params, seen, None, lengths, method="unroll")[0]
+        return values[..., 0, 0] if self.central else values[..., 0]
+
+    def _judged_by(self, batch: Batch) -> Array:
+        """What the critic sees."""
+        return batch.state if self.central else batch.obs
+
+    def _advantages(self, batch: Batch, value: Array) -> tuple[Array, Array]:
+        """Advantages and returns in the shape of the values: (T, B), or an agent at a time (T, B, N)."""
+
+        def of_one(value: Array) -> tuple[Array, Array]:
+            steps = batch.reward, batch.terminated, batch.filled
+            return gae(*steps, value, self.config.gamma, self.ppo.gae_lambda)
+
+        return of_one(value) if self.central else jax.vmap(of_one, in_axes=-1, out_axes=-1)(value)
+
+    def _over_agents(self, values: Array) -> Array:
+        """(T, B): the mean over the agents where each has a value of its own."""
+        return values if self.central else values.mean(axis=-1)
+
+
+def _with_small_head(path: tuple[Any, ...], weights: Array) -> Array:
+    """Weights of a new policy's network: those of its head start small."""
+    return HEAD_START * weights if any(getattr(part, "key", "") == "head" for part in path) else weights
 
 
 def gae(

@@ -26,7 +26,7 @@ from emu.envs.spec import EnvSpec
 from emu.learners.base import Learner
 from emu.learners.td import epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
 from emu.learners.terms.base import Context, Contexts, Parts, Term, ValueContext
-from emu.nets.agents import RecurrentAgent
+from emu.nets.agents import make_agent
 from emu.nets.mixers import Independent, MixerOutput, make_mixer
 from emu.types import Array, Batch, PyTree
 
@@ -57,7 +57,7 @@ class ValueLearner(Learner):
 
     def __init__(self, config: Config, spec: EnvSpec, devices: Devices, terms: Sequence[Term] = ()) -> None:
         super().__init__(config, spec, devices, terms)
-        self.agent = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
+        self.agent = make_agent(config.agent, spec.n_agents, spec.n_actions)
         self.mixer = make_mixer(config.mixer, spec)
         self.independent = isinstance(self.mixer, Independent)  # values are (T, B, N) instead of (T, B)
         c = config.learner

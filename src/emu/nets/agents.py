@@ -1,14 +1,18 @@
 """The recurrent agent: [observation, last action, agent number] -> 64 ReLU -> GRU 64 -> Q over the actions.
 
-One set of weights serves all agents (CDS adds an own head per agent). The GRU is PyTorch's; the loop over time is
-`emu.nets.recurrent`'s.
+One set of weights serves all agents (CDS adds an own head per agent), or each agent has a whole network of its own. The
+GRU is PyTorch's; the loop over time is `emu.nets.recurrent`'s.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import flax.linen as nn
 import jax.numpy as jnp
 
+from emu.config import AgentConfig
 from emu.nets.init import Linear, torch_uniform
 from emu.nets.recurrent import Weights, gru_cell, unroll_rows
 from emu.types import Array
@@ -77,3 +81,39 @@ class RecurrentAgent(nn.Module):
             return shared, jnp.zeros((), shared.dtype)
         own = jnp.einsum("...nh,nha->...na", hidden, self.own_kernel) + self.own_bias
         return shared + own, own
+
+
+class SeparateAgents(nn.Module):
+    """As `RecurrentAgent`, with a network for every agent: leading axis N on all weights. None needs its number."""
+
+    n_agents: int
+    n_actions: int
+    hidden: int = 64
+    last_action: bool = True
+
+    def setup(self) -> None:
+        own: dict[str, Any] = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}}
+        step = {**own, "in_axes": 1, "out_axes": 1}
+        unroll = {**own, "in_axes": (2, 2, None), "out_axes": (2, 2, 0)}
+        mapped: Any = nn.vmap(RecurrentAgent, methods={"step": step, "unroll": unroll})  # type: ignore[call-arg]
+        self.agents = mapped(1, self.n_actions, self.hidden, self.last_action, agent_id=False)
+
+    def step(self, hidden: Array, obs: Array, last_action: Array) -> tuple[Array, Array]:
+        """Acting: (E, N, H), (E, N, O), one-hot (E, N, A) -> Q (E, N, A) and the next hidden state."""
+        q, following = self.agents.step(*(x[:, :, None] for x in (hidden, obs, last_action)))
+        return q[:, :, 0], following[:, :, 0]
+
+    def unroll(self, obs: Array, last_action: Array, lengths: Array | None = None) -> tuple[Array, Array, Array]:
+        """Learning, time-major: (T, B, N, ·) -> Q (T, B, N, A), hidden states (T, B, N, H), and no own heads' part."""
+        steps = jnp.full(obs.shape[1], len(obs)) if lengths is None else lengths
+        q, hidden, _ = self.agents.unroll(obs[:, :, :, None], last_action[:, :, :, None], steps)
+        return q[:, :, :, 0], hidden[:, :, :, 0], jnp.zeros((), q.dtype)
+
+
+def make_agent(config: AgentConfig, n_agents: int, n_actions: int) -> RecurrentAgent | SeparateAgents:
+    """The network `config` asks for, in the sizes of the environment."""
+    if not config.share_parameters:
+        return SeparateAgents(n_agents, n_actions, config.hidden, config.last_action)
+    options = dataclasses.asdict(config)
+    del options["share_parameters"]
+    return RecurrentAgent(n_agents, n_actions, **options)

@@ -8,7 +8,6 @@ predictor is an agent network of its own that reads the same inputs and minimise
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +19,7 @@ from emu.devices import sum_over_devices
 from emu.envs.spec import EnvSpec
 from emu.learners.td import clip_by_torch_norm, masked, pick, td_target, torch_rmsprop
 from emu.learners.terms.base import Term, ValueContext
-from emu.nets.agents import RecurrentAgent
+from emu.nets.agents import make_agent
 from emu.types import Array, PyTree
 
 
@@ -50,7 +49,7 @@ class Curiosity(Term):
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         self.options, self.learner, self.spec = config.curiosity, config.learner, spec
-        self.network = RecurrentAgent(spec.n_agents, spec.n_actions, **dataclasses.asdict(config.agent))
+        self.network = make_agent(config.agent, spec.n_agents, spec.n_actions)
         c = config.learner
         self.agent_optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
         self.predictor_optimiser = optax.chain(
