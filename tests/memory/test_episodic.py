@@ -44,10 +44,11 @@ def small_memory(**options: Any) -> EpisodicMemory:
     return EpisodicMemory(**(given | options))
 
 
-def random_episode(rng: np.random.Generator, state_dim: int, lattice: bool) -> FakeEpisode:
+def random_episode(rng: np.random.Generator, state_dim: int, lattice: bool, scale: float = 1.0) -> FakeEpisode:
     steps = int(rng.integers(1, 12))
     state = rng.integers(-2, 3, (steps + 1, state_dim)) * 0.05 if lattice else rng.normal(size=(steps + 1, state_dim))
-    return FakeEpisode(state.astype(np.float32), rng.normal(size=steps).astype(np.float32), bool(rng.random() < 0.3))
+    reward = (rng.normal(size=steps) * scale).astype(np.float32)
+    return FakeEpisode((state * scale).astype(np.float32), reward, bool(rng.random() < 0.3))
 
 
 def assert_same(memory: EpisodicMemory, plain: PlainMemory) -> None:
@@ -61,7 +62,9 @@ def assert_same(memory: EpisodicMemory, plain: PlainMemory) -> None:
     np.testing.assert_array_equal(memory.states(slice(0, len(memory))), np.stack([e.state for e in entries]))
 
 
-def run_both(seed: int, rounds: int, capacity: int, radius: float, lattice: bool, **options: Any) -> None:
+def run_both(
+    seed: int, rounds: int, capacity: int, radius: float, lattice: bool, scale: float = 1.0, **options: Any
+) -> None:
     """Random episodes, recalls and re-embeddings; the two memories must agree after each."""
     rng = np.random.default_rng(seed)
     dim = 5
@@ -70,12 +73,12 @@ def run_both(seed: int, rounds: int, capacity: int, radius: float, lattice: bool
     memory = EpisodicMemory(state_dim=dim, key_dim=3, **common)
     plain = PlainMemory(**common)
     for turn in range(rounds):
-        batch = [random_episode(rng, dim, lattice) for _ in range(int(rng.integers(1, 4)))]
+        batch = [random_episode(rng, dim, lattice, scale) for _ in range(int(rng.integers(1, 4)))]
         memory.update(batch)
         for e in batch:
             plain.update(e)
         assert_same(memory, plain)
-        states = random_episode(rng, dim, lattice).state
+        states = random_episode(rng, dim, lattice, scale).state
         recall = memory.recall(states, np.zeros(len(states), np.int32))
         for i, state in enumerate(states):
             match = plain.recall(state, 0)
@@ -113,6 +116,17 @@ def test_any_capacity_and_radius_agrees_with_plain_python(
     seed: int, capacity: int, radius: float, lattice: bool
 ) -> None:
     run_both(seed, 8, capacity, radius, lattice)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e-12, 1.0, 1e6, 1e15, 1e29])
+@pytest.mark.parametrize("metric", ["l2", "linf"])
+def test_tiny_memories_and_extreme_magnitudes_agree_with_plain_python(scale: float, metric: str) -> None:
+    rng = np.random.default_rng(0)
+    for capacity in range(1, 65):
+        radius = float(rng.choice([0.05, 0.3, 2.0])) * (scale if rng.random() < 0.5 else 1)
+        radius = max(radius, 1e-150)  # its square is a number
+        run_both(capacity, 10, capacity, radius, bool(capacity % 2), scale, metric=metric)
 
 
 def test_a_new_entry_has_one_visit_and_the_discounted_return() -> None:

@@ -59,7 +59,7 @@ def _checked(episode: Any, state_dim: int, name: str) -> Finished:
             f"{name}: {len(rewards)} rewards need {len(rewards) + 1} states (one more: where it ended), "
             f"got {len(states)}"
         )
-    if not np.all(np.abs(rewards) <= LARGEST_REWARD):
+    if not (rewards.dot(rewards) <= LARGEST_REWARD**2 or np.all(np.abs(rewards) <= LARGEST_REWARD)):
         raise EmuError(f"{name}: rewards must be finite and within ±{LARGEST_REWARD:g}")
     return Finished(states, rewards, _flag(won, name))
 
@@ -70,15 +70,14 @@ def _field(episode: Any, name: str) -> Any:
 
 def _numbers(values: Any, dtype: Any, name: str) -> np.ndarray:
     try:
-        with np.errstate(over="ignore"):  # what overflows is refused with what is not finite
-            return np.asarray(values, dtype)
+        return np.asarray(values, dtype)
     except (TypeError, ValueError) as error:
         raise EmuError(f"{name} must be an array of numbers: {error}") from error
 
 
-def _flag(won: Any, name: str) -> bool | None:
-    if won is None:
-        return None
+def _flag(won: Any, name: str) -> Any:
+    if won is None or isinstance(won, bool | np.bool_):
+        return won
     flag = np.asarray(won)
     if flag.size != 1:
         raise EmuError(f"{name}: won must be one flag for the episode, got shape {flag.shape}")

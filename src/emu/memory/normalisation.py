@@ -73,6 +73,4 @@ def _at_least(spread: np.ndarray, floor: np.ndarray) -> np.ndarray:
 def finite(array: np.ndarray) -> bool:
     """Whether all numbers are finite. Their squares' sum nearly always tells, in a fraction of the time."""
     flat = array.reshape(-1)
-    with np.errstate(over="ignore"):
-        total = float(flat.dot(flat))
-    return math.isfinite(total) or bool(np.isfinite(flat).all())
+    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
