@@ -66,11 +66,12 @@ def _steps(run: Run, evaluations: int) -> dict[str, Any]:
 
 def _walls(folder: Path) -> dict[int, float]:
     """Wall-clock time of every evaluation; a resumed run counts its pause."""
-    path = folder / "timing.jsonl"
-    if not path.exists():
+    try:
+        lines = (folder / "timing.jsonl").read_text().splitlines()
+        rows = [json.loads(line) for line in lines if line.endswith("}")]
+        return {int(row["step"]): float(row["wall"]) for row in rows}
+    except (OSError, ValueError, KeyError, TypeError):  # unknown times are exported as 0
         return {}
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-    return {int(row["step"]): float(row["wall"]) for row in rows}
 
 
 def _absolute(run: Run) -> dict[str, Any]:

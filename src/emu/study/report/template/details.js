@@ -32,7 +32,7 @@ function ofMemory(memories, i) {
 function ofPath(episode, i) {
   const value = (name) => unpack(episode[name])[i];
   const found = value("found");
-  return [`State ${value("time")} of the test episode`, [
+  return [`State ${value("time")} of the greedy episode`, [
     ["collected so far", number(value("total"))],
     ["recalls a memory", found ? "yes" : "no"],
     ["its highest return", found ? number(value("best_return")) : "–"],
