@@ -9,6 +9,8 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
+from emu.errors import EmuError
+
 Folders = Annotated[list[Path], tyro.conf.Positional]
 Kind = Literal["curves", "ablation", "parameter", "recall", "profile", "improvement", "iqm", "embedding"]
 
@@ -97,13 +99,21 @@ def absolute(runs: Folders, again: bool = False, trust: bool = False) -> int:
     from emu.study.analysis.runs import find_runs, load_run
     from emu.study.analysis.scores import score_of
 
+    measured = 0
     for folder in find_runs(runs):
-        known = {} if again else read_absolute(folder, missing_ok=True)
-        content = known or measure_absolute(folder, trust)
-        score = score_of([load_run(folder)])
+        try:
+            known = {} if again else read_absolute(folder, missing_ok=True)
+            content = known or measure_absolute(folder, trust)
+            score = score_of([load_run(folder)])
+        except EmuError as error:
+            warn(f"Left out: {error}")
+            continue
+        measured += 1
         value = score.text(sum(content[score.absolute]) / content["episodes"], 3)
         text = f"{folder}: {score.name} {value} in {content['episodes']} episodes"
         Console().print(escape(text) + (" (measured before)" if known else ""), soft_wrap=True, highlight=False)
+    if not measured:
+        raise EmuError("None of these runs could be measured.")
     return 0
 
 

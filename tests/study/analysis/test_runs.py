@@ -118,6 +118,7 @@ BROKEN = {
         "",
         '{"step": 0, "loss": 1.0}\n',  # never evaluated
         "[1, 2]\n",
+        "\xff\xfe\n",  # no text
         '{"step": "x", "test_return": 1.0}\n',
         '{"test_return": 1.0}\n',
         '{"step": 5, "test_return": [1]}\n',
@@ -137,7 +138,7 @@ BROKEN = {
 @pytest.mark.parametrize(("name", "content"), [(name, text) for name, texts in BROKEN.items() for text in texts])
 def test_a_broken_run_is_left_out_and_named(tmp_path, name, content):
     write_run(tmp_path / "good")
-    (write_run(tmp_path / "bad", seed=1) / name).write_text(content)
+    (write_run(tmp_path / "bad", seed=1) / name).write_bytes(content.encode("latin-1"))
     heard: list[str] = []
     (run,) = load_runs([tmp_path], heard.append)
     assert run.folder == tmp_path / "good"

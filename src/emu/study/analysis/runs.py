@@ -141,7 +141,10 @@ def _load_run(folder: Path, studies: dict[Path, dict[str, Any]]) -> Run:
 
 def checked_rows(folder: Path) -> list[dict[str, float]]:
     """The rows of a run's metrics, all of them numbers by name with a step that never falls."""
-    rows, before = read_rows(folder), -math.inf
+    try:
+        rows, before = read_rows(folder), -math.inf
+    except (OSError, ValueError) as error:
+        raise EmuError(f"The metrics of {folder} cannot be read: {error}.") from error
     for number, row in enumerate(rows, 1):
         values = row.values() if isinstance(row, dict) else ["?"]
         if not all(isinstance(value, int | float) for value in values):

@@ -137,12 +137,12 @@ def _agents(env: str) -> int:
 
 def speed_of(folder: Path) -> float:
     """Steps a second of a whole run, compiling left out: time that passed between two evaluations of one process."""
-    rows = read_timing(folder)
+    rows = [[row[name] for name in ("step", "wall", "rollout")] for row in read_timing(folder) if "rollout" in row]
     steps = seconds = 0.0
-    for before, after in itertools.pairwise(rows[1:]):  # the first rows are compiling
-        if after["step"] > before["step"] and after["rollout"] >= before["rollout"]:
-            steps += after["step"] - before["step"]
-            seconds += after["wall"] - before["wall"]
+    for (step, wall, spent), (next_step, next_wall, next_spent) in itertools.pairwise(rows[1:]):  # first: compiling
+        if next_step > step and next_spent >= spent:
+            steps += next_step - step
+            seconds += next_wall - wall
     return steps / seconds if seconds > 0 else 0.0
 
 

@@ -63,7 +63,8 @@ def _row(line: bytes) -> dict[str, float] | None:
         row = json.loads(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and "step" in row else None
+    whole = isinstance(row, dict) and "step" in row and all(isinstance(value, int | float) for value in row.values())
+    return row if whole else None
 
 
 class Line:

@@ -1,10 +1,10 @@
-// What is known of the memory or the state of the test episode that was clicked: its values and its drawing.
+// What is known of the memory or the state of the greedy episode that was clicked: its values and its drawing.
 
 function showDetails(element, run, shot, chosen) {
   if (!chosen) {
     element.replaceChildren(
       make("h3", { textContent: "Nothing chosen" }),
-      make("p", { className: "note", textContent: "Click or tap a memory, or a state of the test episode, to see its values and how it looks." }),
+      make("p", { className: "note", textContent: "Click or tap a memory, or a state of the greedy episode, to see its values and how it looks." }),
     );
     return;
   }
@@ -32,7 +32,7 @@ function ofMemory(memories, i) {
 function ofPath(episode, i) {
   const value = (name) => unpack(episode[name])[i];
   const found = value("found");
-  return [`State ${value("time")} of the test episode`, [
+  return [`State ${value("time")} of the greedy episode`, [
     ["collected so far", number(value("total"))],
     ["recalls a memory", found ? "yes" : "no"],
     ["its highest return", found ? number(value("best_return")) : "–"],
