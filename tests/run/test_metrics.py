@@ -10,7 +10,7 @@ from emu.config import Config
 from emu.errors import EmuError
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter, read_rows
-from emu.train.means import Means
+from emu.training.means import Means
 
 
 def test_means_take_single_values_and_lists():

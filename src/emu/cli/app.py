@@ -34,8 +34,8 @@ def train_command(words: list[str]) -> int:
 
     parsed = parse_train(words)
     from emu.run.folder import run_folder
-    from emu.train.progress import Progress
-    from emu.train.session import train
+    from emu.training.progress import Progress
+    from emu.training.session import train
 
     folder = parsed.run_dir or run_folder(parsed.settings)
     return _finish(folder, lambda: train(parsed.settings, folder, Progress(quiet=parsed.quiet)))
@@ -48,7 +48,7 @@ def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) 
         out_folder: Where the pictures and the runs go.
     """
     from emu.cli.demo import run_demo
-    from emu.train.session import Stopped
+    from emu.training.session import Stopped
 
     try:
         run_demo(out_folder)
@@ -66,8 +66,8 @@ def resume(run: RunFolder, steps: int | None = None, quiet: bool = False) -> int
         steps: Train up to this many environment steps in all.
         quiet: No progress.
     """
-    from emu.train.progress import Progress
-    from emu.train.session import resume as go_on
+    from emu.training.progress import Progress
+    from emu.training.session import resume as go_on
 
     return _finish(run, lambda: go_on(run, steps, Progress(quiet=quiet)))
 
@@ -291,7 +291,7 @@ def _print_help() -> None:
 
 def _finish(folder: Path, go: Callable[[], dict[str, float]]) -> int:
     """Run, then say where it ended; a stopped run says how to go on."""
-    from emu.train.session import Stopped
+    from emu.training.session import Stopped
 
     try:
         summary = go()

@@ -2,7 +2,7 @@
 
     collect -> remember -> learn -> report (log, evaluate, snapshot, checkpoint)
 
-`emu.train.session` starts and resumes runs; both end in `Trainer.run`.
+`emu.training.session` starts and resumes runs; both end in `Trainer.run`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from emu.run.checkpoint import Checkpoints
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
-from emu.train.build import build_keeper
-from emu.train.clock import Clock
-from emu.train.means import Means
-from emu.train.progress import Progress
-from emu.train.saving import require_finite, save
-from emu.train.schedule import Schedule, exploration
-from emu.train.snapshots import SnapshotWriter
+from emu.training.build import build_keeper
+from emu.training.clock import Clock
+from emu.training.means import Means
+from emu.training.progress import Progress
+from emu.training.saving import require_finite, save
+from emu.training.schedule import Schedule, exploration
+from emu.training.snapshots import SnapshotWriter
 from emu.types import Batch, Episode, clipped
 
 

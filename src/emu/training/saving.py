@@ -11,7 +11,7 @@ from emu.errors import EmuError
 from emu.run.checkpoint import Content
 
 if TYPE_CHECKING:
-    from emu.train.loop import Trainer
+    from emu.training.loop import Trainer
 
 
 def device_tree(trainer: Trainer) -> dict[str, Any]:

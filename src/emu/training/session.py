@@ -14,9 +14,9 @@ from emu.run.folder import is_in_use, is_run, read_config, remove_beginning, run
 from emu.run.lock import RunLock
 from emu.run.metrics import last_evaluation
 from emu.run.provenance import provenance
-from emu.train.loop import Stopped, Trainer
-from emu.train.progress import Progress
-from emu.train.saving import restore
+from emu.training.loop import Stopped, Trainer
+from emu.training.progress import Progress
+from emu.training.saving import restore
 
 __all__ = ["Stopped", "resume", "train"]
 

@@ -9,13 +9,13 @@ from emu.envs.spec import EnvSpec
 from emu.learners.base import Learner
 
 if TYPE_CHECKING:
-    from emu.train.memory import MemoryKeeper
+    from emu.training.memory import MemoryKeeper
 
 
 def build_keeper(config: Config, spec: EnvSpec, learner: Learner) -> MemoryKeeper | None:
     """The episodic memory, where any term reads from it; imported only then, for numba takes a while to load."""
     if not learner.needs_memory:
         return None
-    from emu.train.memory import MemoryKeeper
+    from emu.training.memory import MemoryKeeper
 
     return MemoryKeeper(config, spec)
