@@ -87,7 +87,7 @@ def evaluate(run: RunFolder, episodes: int = 320, seed: int = 1, as_json: AsJson
     _at_least_one("--episodes", episodes)
     team = load_team(run)
     result = evaluate_team(team, episodes, seed, 0).summary()
-    values = {**result, "episodes": episodes, "trained_steps": team.best["step"]}
+    values = {**result, "episodes": episodes, "trained_steps": team.step}
     _print_values(values, as_json, f"{team.config.algo} on {team.config.env}")
     return 0
 

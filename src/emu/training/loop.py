@@ -28,6 +28,7 @@ from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
 from emu.training.build import build_keeper
+from emu.training.callbacks import Callbacks
 from emu.training.clock import Clock
 from emu.training.means import Means
 from emu.training.progress import Progress
@@ -49,15 +50,19 @@ class Counters:
     last_checkpoint: int = 0
 
 
+BY_CALLBACK = "a callback"
+
+
 class Stopped(Exception):
-    """The run was asked to stop; its state is saved."""
+    """The run was asked to stop, by a signal or by `BY_CALLBACK`; its state is saved."""
 
 
 class Trainer:
     """One run: the stores, the compiled pieces, and the loop that connects them."""
 
-    def __init__(self, config: Config, folder: Path, progress: Progress) -> None:
+    def __init__(self, config: Config, folder: Path, progress: Progress, callbacks: Callbacks | None = None) -> None:
         self.config, self.folder, self.progress = config, folder, progress
+        self.callbacks = callbacks or Callbacks()
         self.env = envs.make(config.env, **config.env_args)
         check_shapes(self.env)
         spec, devices = self.env.spec, Devices.of(config.devices)
@@ -77,7 +82,8 @@ class Trainer:
         learner_key, rollout_key = training_keys(config.seed)
         self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(learner_key))
         self.rollout_state: Any = self.rollout.init(rollout_key)
-        self.stop_signal: str | None = None
+        self.last_row: dict[str, float] = {}  # the newest row of training
+        self.stop_signal: str | None = None  # who asked the run to stop: a signal's name, or BY_CALLBACK
 
     def run(self, keep_bytes: int = 0) -> dict[str, float]:
         """Train until the last step. Returns the last evaluation; `keep_bytes` of metrics were there before."""
@@ -85,21 +91,25 @@ class Trainer:
         summary: dict[str, float] = {}
         try:
             with self.progress.watching(self.config.steps, self.counters.step):
-                if self.counters.step == 0:
+                if self.schedules["evaluation"].due(0):  # before the first step
                     summary = self.evaluate()
+                    self.stop_if_asked()
                 while self.counters.step < self.config.steps:
                     self.remember(self.collect())
                     self.learn()
                     self.train_embedder()
                     summary = self.report() or summary
-                    if self.stop_signal:
-                        save(self)
-                        raise Stopped(self.stop_signal)
+                    self.stop_if_asked()
                 save(self)
         finally:
             self.writer.close()
             self.rollout.close()
         return summary
+
+    def stop_if_asked(self) -> None:
+        if self.stop_signal:
+            save(self)
+            raise Stopped(self.stop_signal)
 
     def open_writer(self, keep_bytes: int = 0) -> None:
         for logger in self.loggers:
@@ -199,16 +209,20 @@ class Trainer:
             save(self)
         extra = f"memory {len(self.memory.memory):,}" if self.memory else ""
         self.progress.update(step, epsilon=self.epsilon, episodes=self.counters.episodes, extra=extra)
+        if self.callbacks.chunk(step, self.last_row | self.counts()):
+            self.stop_signal = self.stop_signal or BY_CALLBACK
         return summary
+
+    def counts(self) -> dict[str, float]:
+        return {"episodes": self.counters.episodes, "updates": self.counters.updates, "epsilon": self.epsilon}
 
     def log(self) -> None:
         """A training row: means since the last one."""
-        counters = self.counters
-        self.schedules["log"].mark(counters.step)
-        row = {"episodes": counters.episodes, "updates": counters.updates, "epsilon": self.epsilon}
-        row |= self.replay.stats() | self.means.take()
+        self.schedules["log"].mark(self.counters.step)
+        row = self.counts() | self.replay.stats() | self.means.take()
         row |= self.rollout.stats() | (self.memory.stats() if self.memory else {})
-        self.writer.row(counters.step, row)
+        self.writer.row(self.counters.step, row)
+        self.last_row = row
         require_finite(self, row)
 
     def evaluate(self) -> dict[str, float]:
@@ -224,6 +238,8 @@ class Trainer:
         if score > tuple(self.counters.best):
             self.counters.best = score
             save_best(self.folder, policy, step, summary)
+        if self.callbacks.evaluation(step, summary):
+            self.stop_signal = self.stop_signal or BY_CALLBACK
         return summary
 
     def take_snapshot(self) -> Path:

@@ -14,14 +14,17 @@ from emu.run.folder import is_in_use, is_run, read_config, remove_beginning, run
 from emu.run.lock import RunLock
 from emu.run.metrics import last_evaluation
 from emu.run.provenance import provenance
-from emu.training.loop import Stopped, Trainer
+from emu.training.callbacks import Callbacks
+from emu.training.loop import BY_CALLBACK, Stopped, Trainer
 from emu.training.progress import Progress
 from emu.training.saving import restore
 
-__all__ = ["Stopped", "resume", "train"]
+__all__ = ["BY_CALLBACK", "Stopped", "resume", "train"]
 
 
-def train(config: Config, folder: Path | None = None, progress: Progress | None = None) -> dict[str, float]:
+def train(
+    config: Config, folder: Path | None = None, progress: Progress | None = None, callbacks: Callbacks | None = None
+) -> dict[str, float]:
     """Start a run. The folder must not exist (or be empty, or hold a run that never began)."""
     configure_cpu_devices(config.devices)
     folder, progress = folder or run_folder(config), progress or Progress()
@@ -36,7 +39,7 @@ def train(config: Config, folder: Path | None = None, progress: Progress | None 
         raise EmuError(f"{folder} cannot be made: {error.strerror}. Choose another with `--run-dir`.") from error
     lock = RunLock(folder)
     try:
-        trainer = Trainer(config, folder, progress)
+        trainer = Trainer(config, folder, progress, callbacks)
         write_meta(folder, provenance(trainer.env.spec))
         write_config(folder, config)  # from here on it is a run that can be resumed
         progress.header(config, trainer)
@@ -47,7 +50,9 @@ def train(config: Config, folder: Path | None = None, progress: Progress | None 
         lock.release()
 
 
-def resume(folder: Path, steps: int | None = None, progress: Progress | None = None) -> dict[str, float]:
+def resume(
+    folder: Path, steps: int | None = None, progress: Progress | None = None, callbacks: Callbacks | None = None
+) -> dict[str, float]:
     """Go on with a run as if it had never stopped; `steps` may extend it."""
     config, progress = read_config(folder), progress or Progress()
     if steps is not None:
@@ -55,7 +60,7 @@ def resume(folder: Path, steps: int | None = None, progress: Progress | None = N
     configure_cpu_devices(config.devices)
     lock = RunLock(folder)
     try:
-        trainer = Trainer(config, folder, progress)
+        trainer = Trainer(config, folder, progress, callbacks)
         keep_bytes = 0
         if trainer.checkpoints.steps():
             keep_bytes = restore(trainer)
