@@ -22,8 +22,8 @@ configure_cpu_devices(1)
 from emu import envs  # noqa: E402
 from emu.config.presets import preset  # noqa: E402
 from emu.envs.atari.features.extractor import BLOCK, Extractor  # noqa: E402
-from emu.train.loop import Trainer  # noqa: E402
-from emu.train.progress import Progress  # noqa: E402
+from emu.training.loop import Trainer  # noqa: E402
+from emu.training.progress import Progress  # noqa: E402
 
 
 def rate(work: Callable[[], int], seconds: float) -> float:

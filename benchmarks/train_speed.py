@@ -33,8 +33,8 @@ from emu.config.presets import ALGORITHMS, preset
 from emu.devices import Devices, configure_cpu_devices
 from emu.envs.spec import EnvSpec
 from emu.play.compiled import Rollout
-from emu.train.loop import Trainer
-from emu.train.progress import Progress
+from emu.training.loop import Trainer
+from emu.training.progress import Progress
 from emu.types import Outcome
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from emu.config import Config
 from emu.config.presets import preset
 from emu.envs import EnvSpec
-from emu.train.progress import Progress
+from emu.training.progress import Progress
 from emu.types import Episode, Outcome
 
 LIMIT = 7

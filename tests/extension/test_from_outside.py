@@ -14,7 +14,7 @@ from emu.errors import ConfigError, EmuError
 from emu.run.folder import read_config
 from emu.run.metrics import read_rows
 from emu.run.team import load_team
-from emu.train.session import resume, train
+from emu.training.session import resume, train
 from toys import silent, tiny_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-your-own.md"

@@ -25,8 +25,8 @@ from emu.learners.mappo import (
 from emu.play.compiled import Rollout
 from emu.replay.episodes import Replay
 from emu.run.metrics import read_rows
-from emu.train.loop import Trainer
-from emu.train.session import train
+from emu.training.loop import Trainer
+from emu.training.session import train
 from toys import silent, tiny_config
 
 from . import cases, oracles, ppo_oracles

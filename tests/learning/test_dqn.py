@@ -11,7 +11,7 @@ import pytest
 
 from emu.config.presets import preset
 from emu.envs import EnvSpec
-from emu.train.session import train
+from emu.training.session import train
 from emu.types import Outcome
 from toys import silent
 

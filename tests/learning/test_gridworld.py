@@ -4,7 +4,7 @@ import pytest
 
 from emu.config.presets import preset
 from emu.run.metrics import read_rows
-from emu.train.session import train
+from emu.training.session import train
 from toys import silent
 
 COMMON = {"tensorboard": False, "eval.episodes": 8, "checkpoint.interval": 1_000_000}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emu.config.presets import preset
-from emu.train.session import train
+from emu.training.session import train
 from toys import silent
 
 SETTINGS = {

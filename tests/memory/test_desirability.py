@@ -13,7 +13,7 @@ from emu.envs.spec import EnvSpec
 from emu.errors import ConfigError
 from emu.memory import EpisodicMemory
 from emu.memory.desirability import WINDOW, Judge
-from emu.train.memory import TrainingMemory
+from emu.training.memory import TrainingMemory
 
 SPEC = EnvSpec("plain", "1", 1, 2, 2, 2, 5, unit_dim=2, has_goal=False, return_range=(0.0, 50.0))
 

@@ -25,7 +25,7 @@ from emu.play.worker_groups import Workers
 from emu.play.workers import WorkerEvaluator
 from emu.run.snapshots import read_snapshot
 from emu.seeds import EpisodeSeeds, evaluation_episodes, recorded_episode, snapshot_episode
-from emu.train.snapshots import SnapshotWriter
+from emu.training.snapshots import SnapshotWriter
 from emu.types import Outcome
 from host_envs import LIMIT, NAMES, HostCounting
 from toys import ACTIONS, CountingEnv, CountingLearner, CountState

@@ -13,7 +13,7 @@ from emu.config import Config
 from emu.errors import EmuError
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter, read_rows, read_timing
-from emu.train.means import Means
+from emu.training.means import Means
 from toys import flip_byte
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 
 from emu.cli.app import main
 from emu.run.metrics import read_rows
-from emu.train.session import train
+from emu.training.session import train
 from toys import silent, tiny_config
 
 pytestmark = pytest.mark.skipif(

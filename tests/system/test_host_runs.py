@@ -16,7 +16,7 @@ import pytest
 
 from emu.cli.app import main
 from emu.run.metrics import read_rows
-from emu.train.session import resume, train
+from emu.training.session import resume, train
 from processes_alive import all_gone
 from system.processes import start, tiny_train
 from toys import silent, tiny_config

@@ -83,7 +83,7 @@ def test_a_run_that_was_told_to_outlive_its_terminal_does(tmp_path):
 
 SLOW_SAVE = """
 import sys, time
-import emu.train.loop as loop
+import emu.training.loop as loop
 real = loop.save
 def slow(trainer):
     if trainer.stop_signal:

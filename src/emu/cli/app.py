@@ -37,8 +37,8 @@ def train_command(words: list[str]) -> int:
 
     parsed = parse_train(words)
     from emu.run.folder import run_folder
-    from emu.train.progress import Progress
-    from emu.train.session import train
+    from emu.training.progress import Progress
+    from emu.training.session import train
 
     folder = parsed.run_dir or run_folder(parsed.settings)
     return _finish(folder, lambda: train(parsed.settings, folder, Progress(quiet=parsed.quiet)))
@@ -51,7 +51,7 @@ def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) 
         out_folder: Where the pictures and the runs go.
     """
     from emu.cli.demo import run_demo
-    from emu.train.session import Stopped
+    from emu.training.session import Stopped
 
     try:
         run_demo(out_folder)
@@ -77,8 +77,8 @@ def resume(
         trust: The run's settings may name code from outside this package, which is then run.
         restart: Begin anew where no checkpoint is left; what the run wrote is removed.
     """
-    from emu.train.progress import Progress
-    from emu.train.session import resume as go_on
+    from emu.training.progress import Progress
+    from emu.training.session import resume as go_on
 
     return _finish(run, lambda: go_on(run, steps, Progress(quiet=quiet), trust, restart))
 
@@ -99,7 +99,7 @@ def evaluate(run: Run, episodes: int = 320, seed: int = 1, as_json: AsJson = Fal
     _at_least_one("--episodes", episodes)
     team = load_team(run, trust)
     result = evaluate_team(team, episodes, seed, 0).summary()
-    values = {**result, "episodes": episodes, "trained_steps": team.best["step"]}
+    values = {**result, "episodes": episodes, "trained_steps": team.step}
     _print_values(values, as_json, f"{team.config.algo} on {team.config.env}")
     return 0
 
@@ -308,7 +308,7 @@ def _finish(folder: Path, go: Callable[[], dict[str, float]]) -> int:
     """Run, then say where it ended; a stopped run says how to go on."""
     from emu.run.folder import read_config
     from emu.run.trust import outside
-    from emu.train.session import Stopped
+    from emu.training.session import Stopped
 
     try:
         summary = go()

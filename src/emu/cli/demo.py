@@ -23,7 +23,7 @@ from emu.run.folder import is_run
 from emu.run.metrics import read_rows
 from emu.run.team import load_team
 from emu.study.figures.plot import plot_curves
-from emu.train.session import train
+from emu.training.session import train
 
 ENV = "gridworld/tiny"
 ALGOS = ("emu_qplex", "qplex")

@@ -253,6 +253,15 @@ def load_embedder(folder: Path, like: PyTree) -> tuple[PyTree, Path]:
     return load_part(folder / TREE, {"embedder": like})["embedder"], folder / MEMORY
 
 
+def load_learner(folder: Path, like: PyTree) -> PyTree:
+    """The learner's state in a checkpoint, known to be as it was written."""
+    try:
+        verify(folder)
+    except Damaged as error:
+        raise CheckpointError(f"{folder} is damaged ({error}). Choose another one.") from error
+    return load_part(folder / TREE, {"learner": like})["learner"]
+
+
 # The manifest
 
 

@@ -2,7 +2,7 @@
 
     run/snapshots/000000100000.npz      (n, D) keys, (n, S) states as float16, returns, visits, ... and a path
 
-Reading one needs no JAX; `emu.train.snapshots` takes them.
+Reading one needs no JAX; `emu.training.snapshots` takes them.
 """
 
 from __future__ import annotations

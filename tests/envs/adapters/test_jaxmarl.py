@@ -12,7 +12,7 @@ from emu import envs
 from emu.envs.check import check_env, check_shapes
 from emu.errors import EnvError
 from emu.run.metrics import read_rows
-from emu.train.session import train
+from emu.training.session import train
 from toys import silent, tiny_config
 
 if importlib.util.find_spec("jaxmarl") is None:

@@ -15,8 +15,8 @@ from emu.envs.check import check_env
 from emu.errors import EnvError
 from emu.play.batched import ActingCopies, BatchedEvaluator, BatchedRollout
 from emu.run.metrics import read_rows
-from emu.train.loop import Trainer
-from emu.train.session import resume, train
+from emu.training.loop import Trainer
+from emu.training.session import resume, train
 from toys import silent
 
 pytest.importorskip("ale_py", reason="ale-py is not installed: pip install 'emu-marl[atari]'")

@@ -5,7 +5,7 @@ import pytest
 from emu.cli.app import main
 from emu.study.analysis.absolute import EVALUATION, measure_absolute, read_absolute
 from emu.study.analysis.runs import load_run
-from emu.train.session import train
+from emu.training.session import train
 from toys import silent, tiny_config
 
 

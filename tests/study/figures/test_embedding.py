@@ -6,7 +6,7 @@ import pytest
 from emu.errors import EmuError
 from emu.study.analysis.runs import load_run, load_runs
 from emu.study.figures import embedding
-from emu.train.session import train
+from emu.training.session import train
 from study.synthetic import write_run
 from toys import silent, tiny_config
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emu.study.plan.plans import grid
-from emu.train.session import train
+from emu.training.session import train
 from toys import TINY, silent
 
 CHANGES = {**TINY, "steps": 3_000, "eval.interval": 200, "checkpoint.interval": 100}

@@ -23,7 +23,7 @@ from emu.study.report.page import LIMIT, as_script, write_report
 from emu.study.report.series import curves_payload, read_runs, thinned
 from emu.study.report.settings import differing, settings_html
 from emu.study.report.summary import summary_html
-from emu.train.session import train
+from emu.training.session import train
 from study.report.memories import invent_snapshot
 from study.synthetic import make_study, write_run
 from toys import flip_byte, silent, tiny_config

@@ -27,7 +27,7 @@ def measure_absolute(run: Path, trust: bool = False) -> dict[str, Any]:
     episodes = FACTOR * team.config.eval.episodes
     result = evaluate_team(team, episodes, team.config.seed, EVALUATION)
     content = {
-        "step": int(team.best["step"]),
+        "step": team.step,
         "episodes": episodes,
         "win_rate": result.won.astype(int).tolist(),
         "return": [round(value, 6) for value in result.total.astype(float).tolist()],

@@ -24,7 +24,7 @@ from emu.study.analysis.names import readable, short_steps
 from emu.study.analysis.projection import tsne
 from emu.study.analysis.runs import Run, scale_note
 from emu.study.figures.style import figure, grid_of, hide_rest, note_of
-from emu.train.memory import TrainingMemory
+from emu.training.memory import TrainingMemory
 
 SAMPLES = 50_000
 PANELS = 4  # runs on one figure at most: 50,000 points take three minutes of a processor

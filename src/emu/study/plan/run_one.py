@@ -92,8 +92,8 @@ def run(job: Job) -> int:
     """Train, or go on with what is there. Returns the exit status."""
     from emu.config import from_dict
     from emu.run.folder import is_run, read_config
-    from emu.train.progress import Progress
-    from emu.train.session import Stopped, resume, train
+    from emu.training.progress import Progress
+    from emu.training.session import Stopped, resume, train
 
     folder = Path(job.folder)
     try:

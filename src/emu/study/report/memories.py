@@ -60,7 +60,7 @@ def _paths(shown: ReportRun, take: bool, warn: Warn) -> list[Path]:
     if shown.run.env not in envs.registered():
         warn(f"The memory of {shown.run.folder} is not shown: no snapshots, and its environment is not registered.")
         return []
-    from emu.train.snapshots import snapshot_of  # which needs JAX: only where there is something to take
+    from emu.training.snapshots import snapshot_of  # which needs JAX: only where there is something to take
 
     try:
         return [snapshot_of(shown.run.folder)]

@@ -8,11 +8,11 @@ import pytest
 
 from emu.errors import CheckpointError, EmuError
 from emu.run.snapshots import read_snapshot, snapshot_paths
-from emu.train import snapshots
-from emu.train.loop import Trainer
-from emu.train.saving import restore
-from emu.train.session import resume, train
-from emu.train.snapshots import snapshot_of
+from emu.training import snapshots
+from emu.training.loop import Trainer
+from emu.training.saving import restore
+from emu.training.session import resume, train
+from emu.training.snapshots import snapshot_of
 from toys import flip_byte, silent, tiny_config
 
 

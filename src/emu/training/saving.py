@@ -15,7 +15,7 @@ from emu.run.checkpoint import Content, Restored
 
 if TYPE_CHECKING:
     from emu.config import Config
-    from emu.train.loop import Trainer
+    from emu.training.loop import Trainer
 
 
 def device_tree(trainer: Trainer) -> dict[str, Any]:

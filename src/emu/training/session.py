@@ -31,16 +31,19 @@ from emu.run.lock import RunLock
 from emu.run.metrics import last_evaluation, read_rows
 from emu.run.provenance import provenance, resumption
 from emu.run.trust import require_trusted
-from emu.train.loop import Stopped, Trainer
-from emu.train.progress import Progress
-from emu.train.saving import plain_settings, restore
+from emu.training.callbacks import Callbacks
+from emu.training.loop import BY_CALLBACK, Stopped, Trainer
+from emu.training.progress import Progress
+from emu.training.saving import plain_settings, restore
 
-__all__ = ["Stopped", "resume", "train"]
+__all__ = ["BY_CALLBACK", "Stopped", "resume", "train"]
 
 SAVING = ("SIGINT", "SIGTERM", "SIGHUP")  # a closed pipe is noticed by `Progress`: Python ignores SIGPIPE itself
 
 
-def train(config: Config, folder: Path | None = None, progress: Progress | None = None) -> dict[str, float]:
+def train(
+    config: Config, folder: Path | None = None, progress: Progress | None = None, callbacks: Callbacks | None = None
+) -> dict[str, float]:
     """Start a run. The folder must not exist (or be empty, or hold a run that never began)."""
     configure_cpu_devices(config.devices)
     folder, progress = folder or run_folder(config), progress or Progress()
@@ -55,7 +58,7 @@ def train(config: Config, folder: Path | None = None, progress: Progress | None 
         raise EmuError(f"{folder} cannot be made: {reason(error)}. Choose another with `--run-dir`.") from error
     lock = RunLock(folder)
     try:
-        trainer = Trainer(config, folder, progress)
+        trainer = Trainer(config, folder, progress, callbacks)
         write_meta(folder, provenance(trainer.env.spec))
         write_config(folder, config)  # from here on it is a run that can be resumed
         progress.header(config, trainer)
@@ -72,6 +75,7 @@ def resume(
     progress: Progress | None = None,
     trust: bool = False,
     restart: bool = False,
+    callbacks: Callbacks | None = None,
 ) -> dict[str, float]:
     """Go on with a run as if it had never stopped.
 
@@ -86,7 +90,7 @@ def resume(
     lock = RunLock(folder)
     try:
         noted = _check(folder, config, steps, progress, restart)
-        trainer = Trainer(config, folder, progress)
+        trainer = Trainer(config, folder, progress, callbacks)
         keep_bytes = 0
         if trainer.checkpoints.steps():
             restored = restore(trainer)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from emu.train import clock as module
-from emu.train.clock import ACTIVITIES, Clock
+from emu.training import clock as module
+from emu.training.clock import ACTIVITIES, Clock
 
 
 @pytest.fixture

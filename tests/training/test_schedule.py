@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.config import RolloutConfig
-from emu.train.schedule import Schedule, exploration
+from emu.training.schedule import Schedule, exploration
 
 
 def happened(schedule, steps):

@@ -2,7 +2,7 @@
 
     collect -> remember -> learn -> report (log, evaluate, snapshot, checkpoint)
 
-`emu.train.session` starts and resumes runs; both end in `Trainer.run`.
+`emu.training.session` starts and resumes runs; both end in `Trainer.run`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from emu.run.checkpoint import Checkpoints
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
-from emu.train.build import build_memory
-from emu.train.clock import Clock
-from emu.train.means import Means
-from emu.train.progress import Progress
-from emu.train.saving import require_finite, save
-from emu.train.schedule import Schedule, exploration
-from emu.train.snapshots import SnapshotWriter
+from emu.training.build import build_memory
+from emu.training.callbacks import Callbacks
+from emu.training.clock import Clock
+from emu.training.means import Means
+from emu.training.progress import Progress
+from emu.training.saving import require_finite, save
+from emu.training.schedule import Schedule, exploration
+from emu.training.snapshots import SnapshotWriter
 from emu.types import Batch, Episode, clipped
 
 
@@ -49,15 +50,19 @@ class Counters:
     last_checkpoint: int = 0
 
 
+BY_CALLBACK = "a callback"
+
+
 class Stopped(Exception):
-    """The run was asked to stop; its state is saved."""
+    """The run was asked to stop, by a signal or by `BY_CALLBACK`; its state is saved."""
 
 
 class Trainer:
     """One run: the stores, the compiled pieces, and the loop that connects them."""
 
-    def __init__(self, config: Config, folder: Path, progress: Progress) -> None:
+    def __init__(self, config: Config, folder: Path, progress: Progress, callbacks: Callbacks | None = None) -> None:
         self.config, self.folder, self.progress = config, folder, progress
+        self.callbacks = callbacks or Callbacks()
         self.env = envs.make(config.env, **config.env_args)
         check_shapes(self.env)
         spec, devices = self.env.spec, Devices.of(config.devices)
@@ -77,7 +82,8 @@ class Trainer:
         learner_key, rollout_key = training_keys(config.seed)
         self.state = self.learner.shards.replicate(jax.jit(self.learner.init)(learner_key))
         self.rollout_state: Any = self.rollout.init(rollout_key)
-        self.stop_signal: str | None = None
+        self.last_row: dict[str, float] = {}  # the newest row of training
+        self.stop_signal: str | None = None  # who asked the run to stop: a signal's name, or BY_CALLBACK
 
     def run(self, keep_bytes: int = 0) -> dict[str, float]:
         """Train until the last step. Returns the last evaluation; `keep_bytes` of metrics were there before."""
@@ -87,20 +93,25 @@ class Trainer:
             with self.progress.watching(self.config.steps, self.counters.step):
                 if self.counters.step == 0:
                     save(self)  # before the first row, so that whatever was written can be gone on with
+                if self.schedules["evaluation"].due(0):  # before the first step
                     summary = self.evaluate()
+                    self.stop_if_asked()
                 while self.counters.step < self.config.steps:
                     self.remember(self.collect())
                     self.learn()
                     self.train_embedder()
                     summary = self.report() or summary
-                    if stopped_by := self.stop_signal or self.progress.closed_by:
-                        save(self)
-                        raise Stopped(stopped_by)
+                    self.stop_if_asked()
                 save(self)
         finally:
             self.writer.close()
             self.rollout.close()
         return summary
+
+    def stop_if_asked(self) -> None:
+        if stopped_by := self.stop_signal or self.progress.closed_by:
+            save(self)
+            raise Stopped(stopped_by)
 
     def open_writer(self, keep_bytes: int = 0) -> None:
         for logger in self.loggers:
@@ -200,6 +211,8 @@ class Trainer:
             save(self)
         extra = f"memory {len(self.memory.memory):,}" if self.memory else ""
         self.progress.update(step, epsilon=self.epsilon, episodes=self.counters.episodes, extra=extra)
+        if self.callbacks.chunk(step, self.last_row | self.counts()):
+            self.stop_signal = self.stop_signal or BY_CALLBACK
         return summary
 
     def checkpoint_due(self) -> bool:
@@ -207,14 +220,16 @@ class Trainer:
         wanted, unsaved = self.config.checkpoint, self.counters.step - self.counters.last_checkpoint
         return unsaved >= wanted.interval or (0 < wanted.minutes <= self.clock.minutes_unsaved)
 
+    def counts(self) -> dict[str, float]:
+        return {"episodes": self.counters.episodes, "updates": self.counters.updates, "epsilon": self.epsilon}
+
     def log(self) -> None:
         """A training row: means since the last one."""
-        counters = self.counters
-        self.schedules["log"].mark(counters.step)
-        row = {"episodes": counters.episodes, "updates": counters.updates, "epsilon": self.epsilon}
-        row |= self.replay.stats() | self.means.take()
+        self.schedules["log"].mark(self.counters.step)
+        row = self.counts() | self.replay.stats() | self.means.take()
         row |= self.rollout.stats() | (self.memory.stats() if self.memory else {})
-        self.writer.row(counters.step, row)
+        self.writer.row(self.counters.step, row)
+        self.last_row = row
         require_finite(self, row)
 
     def evaluate(self) -> dict[str, float]:
@@ -230,6 +245,8 @@ class Trainer:
         if score > tuple(self.counters.best):
             self.counters.best = score
             save_best(self.folder, policy, step, summary)
+        if self.callbacks.evaluation(step, summary):
+            self.stop_signal = self.stop_signal or BY_CALLBACK
         return summary
 
     def take_snapshot(self) -> Path:

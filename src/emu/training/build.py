@@ -9,13 +9,13 @@ from emu.envs.spec import EnvSpec
 from emu.learners.base import Learner
 
 if TYPE_CHECKING:
-    from emu.train.memory import TrainingMemory
+    from emu.training.memory import TrainingMemory
 
 
 def build_memory(config: Config, spec: EnvSpec, learner: Learner) -> TrainingMemory | None:
     """The episodic memory, where any term reads from it; imported only then, for numba takes a while to load."""
     if not learner.needs_memory:
         return None
-    from emu.train.memory import TrainingMemory
+    from emu.training.memory import TrainingMemory
 
     return TrainingMemory(config, spec)

@@ -81,9 +81,9 @@ def _half(states: np.ndarray) -> np.ndarray:
 
 def snapshot_of(run: Path) -> Path:
     """The snapshot of a run as its newest checkpoint left it, for runs that took none while they trained."""
-    from emu.train.loop import Trainer
-    from emu.train.progress import Progress
-    from emu.train.saving import restore
+    from emu.training.loop import Trainer
+    from emu.training.progress import Progress
+    from emu.training.saving import restore
 
     config: Config = replace(read_config(run), {"devices": 1})
     require_trusted(run, config, trust=False)

@@ -11,8 +11,8 @@ import pytest
 from emu.errors import CheckpointError, EmuError, EnvError
 from emu.run.folder import read_config, run_folder
 from emu.run.metrics import last_evaluation, read_rows
-from emu.train.loop import Trainer
-from emu.train.session import Stopped, resume, train
+from emu.training.loop import Trainer
+from emu.training.session import Stopped, resume, train
 from toys import flip_byte, silent, tiny_config
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from emu.config import Config, replace
 from emu.envs.spec import EnvSpec
-from emu.train.memory import TrainingMemory
+from emu.training.memory import TrainingMemory
 
 SPEC = EnvSpec(
     name="toy",

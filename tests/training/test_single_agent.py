@@ -11,8 +11,8 @@ from emu.config.presets import preset
 from emu.envs.check import check_env
 from emu.replay.steps import Transitions
 from emu.run.metrics import read_rows
-from emu.train.loop import Trainer
-from emu.train.session import resume, train
+from emu.training.loop import Trainer
+from emu.training.session import resume, train
 from toys import TINY, Point, silent
 
 POINT = {

@@ -16,7 +16,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from emu.config import Config
-    from emu.train.loop import Trainer
+    from emu.training.loop import Trainer
 
 
 def human_bytes(count: float) -> str:

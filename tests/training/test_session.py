@@ -11,8 +11,8 @@ from emu.run.best import best_is_whole
 from emu.run.folder import read_config, read_meta
 from emu.run.metrics import read_rows
 from emu.run.trust import Untrusted
-from emu.train.loop import Trainer
-from emu.train.session import Stopped, resume, train
+from emu.training.loop import Trainer
+from emu.training.session import Stopped, resume, train
 from toys import flip_byte, silent, tiny_config
 
 
@@ -182,7 +182,7 @@ def test_a_damaged_row_is_said_on_resume_and_the_run_goes_on(run):
 
 def test_checkpoints_by_time_change_no_number(finished, tmp_path, monkeypatch):
     """Minutes of a clock that runs a thousand times too fast."""
-    monkeypatch.setattr("emu.train.clock.Clock.minutes_unsaved", property(lambda self: 6.0))
+    monkeypatch.setattr("emu.training.clock.Clock.minutes_unsaved", property(lambda self: 6.0))
     saved = []
     original = Trainer.checkpoint_due
     monkeypatch.setattr(Trainer, "checkpoint_due", lambda self: saved.append(original(self)) or saved[-1])
@@ -227,7 +227,7 @@ PAYLOADS = [
 @pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: str(next(iter(payload.values()))))
 def test_a_foreign_folder_asks_for_trust_before_anything_is_built(run, payload, monkeypatch):
     from emu.run.team import load_team
-    from emu.train.snapshots import snapshot_of
+    from emu.training.snapshots import snapshot_of
 
     config = json.loads((run / "config.json").read_text())
     for name, value in payload.items():
@@ -275,7 +275,7 @@ def test_stopped_by_a_closed_pipe_it_has_saved(finished, tmp_path):
 
     from rich.console import Console
 
-    from emu.train.progress import Progress
+    from emu.training.progress import Progress
 
     with pytest.raises(Stopped, match="SIGPIPE"):
         train(tiny_config(steps=200), tmp_path / "run", Progress(Console(file=Closed(), width=200)))

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from emu.train import progress as console
-from emu.train.progress import Progress, human_bytes, human_time
+from emu.training import progress as console
+from emu.training.progress import Progress, human_bytes, human_time
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (24_400_000, "24.4 MB"), (4e12, "4.0 TB")])
