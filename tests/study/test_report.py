@@ -169,8 +169,8 @@ def test_equal_ends_are_decided_by_the_way_there_or_not_at_all(tmp_path):
 
 
 def test_nobody_leads_by_nothing(tmp_path):
-    for label, end in (("emu_qmix", 100.0), ("qmix", 100.04)):  # tests a few steps apart: overall 0.0002 apart
-        points = ((0, 0.0), (50, 0.5), (end, 1.0), (200, 1.0))
+    for label, end in (("emu_qmix", 100_000), ("qmix", 100_040)):  # tests a few steps apart: overall 0.0002 apart
+        points = ((0, 0.0), (50_000, 0.5), (end, 1.0), (200_000, 1.0))
         write_run(tmp_path / label, label, points=points)
     assert "end the same in every measure" in summary_html(read_told(tmp_path))
 
