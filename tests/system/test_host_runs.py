@@ -49,7 +49,7 @@ def test_the_same_command_twice_gives_the_same_metrics(finished, tmp_path):
 def test_a_resumed_run_goes_on_with_new_episodes(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
     before = read_rows(tmp_path / "run")
-    resume(tmp_path / "run", steps=400, progress=silent())
+    resume(tmp_path / "run", steps=400, progress=silent(), trust=True)
     rows = read_rows(tmp_path / "run")
     assert rows[: len(before)] == before and rows[-1]["step"] >= 400
     episodes = [row["episodes"] for row in rows if "episodes" in row]
@@ -108,7 +108,7 @@ def test_a_stopped_run_leaves_no_worker(tmp_path, number, capsys):
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     assert all_gone(workers)
     if number == signal.SIGINT:
-        assert main(["evaluate", str(tmp_path / "run"), "--episodes", "5", "--json"]) == 0
+        assert main(["evaluate", str(tmp_path / "run"), "--episodes", "5", "--json", "--trust"]) == 0
         assert json.loads(capsys.readouterr().out)["episodes"] == 5
 
 

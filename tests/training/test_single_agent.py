@@ -101,7 +101,7 @@ def test_killed_and_resumed_it_writes_what_it_would_have_written(runs, tmp_path,
         with monkeypatch.context() as patch, pytest.raises(Crash):
             patch.setattr(Trainer, "learn", crash_after(stop))
             go_on()
-        go_on = lambda: resume(tmp_path / "run", progress=silent())  # noqa: E731
+        go_on = lambda: resume(tmp_path / "run", progress=silent(), trust=True)  # noqa: E731
     go_on()
     whole, broken = (read_rows(folder) for folder in (runs["emu_td3"].folder, tmp_path / "run"))
     assert broken == whole and len(whole) > 8
