@@ -28,11 +28,15 @@ REAL = {
 }
 
 
+# how far ours may be off, as a share of the real figure; docs/envs/smac_truth.md tells of the maps that are further off
+NEAR = {name: (0.10, 0.15) for name in REAL} | {"3m": (0.10, 0.20), "3s_vs_5z": (0.20, 0.15)}
+
+
 def close_to_the_real(name: str, episodes: int, slack: float = 1.0) -> None:
-    length, value = REAL[name]
+    (length, value), near = REAL[name], NEAR[name]
     result = play(SmacEnv(name), "random", episodes)
-    assert result["length_mean"] == pytest.approx(length, rel=0.10 * slack)
-    assert result["return_mean"] == pytest.approx(value, rel=0.15 * slack)
+    assert result["length_mean"] == pytest.approx(length, rel=near[0] * slack)
+    assert result["return_mean"] == pytest.approx(value, rel=near[1] * slack)
     assert result["win_rate"] == 0
 
 
