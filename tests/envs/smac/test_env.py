@@ -137,8 +137,11 @@ def test_time_limit_is_a_defeat_or_a_truncation():
 
 def test_sparse_and_signed_rewards():
     sparse = SmacEnv("3m", reward_sparse=True)
-    assert float(ending(sparse, [3]).reward) == 0 and float(ending(sparse, [3, 4, 5]).reward) == 1
-    assert float(ending(sparse, [0, 1, 2]).reward) == -1
+    assert float(ending(sparse, [3]).reward) == 0
+    assert float(ending(sparse, [3, 4, 5]).reward) == pytest.approx(20 / 365)  # SMAC scales it like the rest
+    assert float(ending(sparse, [0, 1, 2]).reward) == pytest.approx(-20 / 365)
+    unscaled = SmacEnv("3m", reward_sparse=True, reward_scale=0.0)
+    assert float(ending(unscaled, [3, 4, 5]).reward) == 1 and float(ending(unscaled, [0, 1, 2]).reward) == -1
     signed = SmacEnv("3m", reward_only_positive=False)
     assert float(ending(signed, [0]).reward) == pytest.approx(-0.5 * 55 * 20 / 365)
 
@@ -166,7 +169,25 @@ def test_moves_into_cliffs_are_not_available():
         y=start.world.y.at[:3].set(jnp.array([8.4, 23.4, 16.0])),
     )
     avail = np.asarray(env.avail(start._replace(world=w)))
-    assert avail[:3, 2:6].tolist() == [[True, False, True, False], [False, True, True, True], [True, True, False, True]]
+    assert avail[:3, 2:6].tolist() == [[True, False, True, True], [False, True, True, True], [True, True, False, True]]
+
+
+@pytest.mark.parametrize("place, moves", [((0.5, 0.5), "NSEW"), ((31.5, 31.5), "SW"), ((31.5, 0.5), "NSW")])
+def test_at_the_low_borders_smac_lets_units_walk_out_at_the_high_ones_not(place, moves):
+    """SMAC asks for the cell int(x - 1), int(y - 1), and int() cuts towards zero: -0.5 is cell 0, 32.5 is outside."""
+    env = SmacEnv("3s_vs_5z")
+    start = env.reset(jax.random.key(0))
+    w = start.world._replace(x=start.world.x.at[0].set(place[0]), y=start.world.y.at[0].set(place[1]))
+    avail = np.asarray(env.avail(start._replace(world=w)))[0, 2:6]
+    assert "".join(np.array(list("NSEW"))[avail]) == moves
+
+
+def test_the_dead_still_see_the_time_step():
+    env = SmacEnv("3m", obs_timestep_number=True)
+    start = env.reset(jax.random.key(0))
+    w = start.world._replace(life=start.world.life.at[0].set(0.0))
+    seen = np.asarray(env.observe(State(w, start.last_action, jnp.int32(15))))
+    assert not seen[0, :-1].any() and seen[:, -1].tolist() == [0.25] * 3
 
 
 def test_cooldown_divisors_are_smacs_own():

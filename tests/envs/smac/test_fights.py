@@ -39,6 +39,27 @@ def test_jitter_changes_the_period(jitter, period):
     assert fight.loops(1, f.ATTACK, jitter=jitter).life[1] == 33
 
 
+def test_a_marine_does_not_shoot_at_whom_another_killed_in_the_same_loop():
+    spec = field([("marine", 10, 15), ("marine", 10, 16)], [("marine", 14, 16), ("marine", 14, 30)])
+    fight = Fight(spec, life={2: 6.0}).loops(2, f.ATTACK, f.ATTACK)
+    assert fight.life[2] == 0
+    assert (fight.cooldown[:2] > 0).tolist() == [True, False]  # the second is ready for another target
+    both = Fight(spec, life={2: 7.0}).loops(2, f.ATTACK, f.ATTACK)
+    assert (both.cooldown[:2] > 0).all()
+
+
+def test_missiles_are_on_their_way_whoever_else_kills_the_target():
+    spec = field([("stalker", 10, 15), ("stalker", 10, 16.5)], [("zealot", 15, 16)])
+    fight = Fight(spec, life={2: 5.0}, shield={2: 0.0}).loops(8, f.ATTACK, f.ATTACK)
+    assert fight.life[2] == 0 and (fight.cooldown[:2] > 0).all()
+
+
+def test_hits_of_one_loop_meet_shield_and_armour_one_after_the_other():
+    spec = field([("marine", 10, 15.5), ("marine", 10, 16.5)], [("zealot", 15, 16)])
+    fight = Fight(spec, shield={2: 8.0}).loops(2, f.ATTACK, f.ATTACK)
+    assert (fight.shield[2], fight.life[2]) == (0, 97)  # 6, then 2 on the shield and 4 - 1 on life
+
+
 def test_stalker_on_zealot_shield_first_then_armour():
     spec = field([("stalker", 10, 16)], [("zealot", 15, 16)])
     fight = Fight(spec).loops(7, f.ATTACK)
@@ -142,6 +163,27 @@ def test_enemy_out_of_scan_hunts_whoever_hits_it():
     spec = field([("marine", 10, 16)], [("zealot", 25, 16)])
     assert Fight(spec).loops(8).x[1] == 25
     assert Fight(spec, attacker={1: 0}).loops(8).x[1] < 24
+
+
+@pytest.mark.parametrize("wait, loops", [(0, 1), (3, 4), (7, 8)])
+def test_an_enemy_notices_at_its_next_lookout(wait, loops):
+    fight = Fight(field([("marine", 10, 16)], [("marine", 14, 16)]), lookout={1: wait})
+    assert fight.loops(loops - 1).target[1] == -1
+    assert fight.loops(1).target[1] == 0
+
+
+def test_an_enemy_looks_out_at_once_when_its_target_is_dead():
+    spec = field([("marine", 10, 16), ("marine", 11, 16)], [("marine", 14, 16)])
+    fight = Fight(spec, target={2: 0}, life={0: 0.0}, lookout={2: 7.0})
+    assert fight.loops(1).target[2] == 1
+
+
+@pytest.mark.parametrize("place, stands", [(11.5, True), (12.3, False)])
+def test_after_a_blow_a_zealot_stands_while_its_target_is_in_range_and_slop(place, stands):
+    """Reach 0.975 (0.1 and the radii 0.5 and 0.375 of zealot and marine), slop 1."""
+    spec = field([("marine", 10, 16)], [("zealot", place, 16)])
+    fight = Fight(spec, backswing={1: 8.0}, cooldown={1: 9.0}, target={1: 0}).loops(1)
+    assert (fight.x[1] == np.float32(place)) == stands
 
 
 @pytest.mark.parametrize("place, windup, chosen", [(10.84, 0.0, 0), (11.4, 0.0, 1), (11.4, 2.0, 0), (11.9, 2.0, 1)])
@@ -258,7 +300,7 @@ def test_swapped_sides_give_the_mirrored_battle():
         r, world = env.roster, fresh_world(env.roster)
         run = jax.jit(advance(spec))
         plan = np.random.default_rng(1)
-        for _ in range(14):
+        for _ in range(8):
             action = plan.integers(1, 11, r.n_allies)
             if turn:
                 moves = {2: 3, 3: 2, 4: 5, 5: 4}
