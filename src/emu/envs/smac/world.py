@@ -39,6 +39,7 @@ class World(NamedTuple):
     bursting: Array  # bool: killed in the last loop and about to explode
     vx: Array  # displacement in the last loop: inertia of flying units, and who is stuck
     vy: Array
+    script: Array  # loops until the map's script looks after idle enemies again; only where it does
     side: Array  # on which side (sign) a blocked unit passes, and how long it was held up (size, at most 1)
 
 
