@@ -6,10 +6,12 @@ those before it asks for, and overlaps that are left are pushed apart a little.
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.smac.terrain import SIZE
+from emu.envs.smacv2.sight import by_kind
 from emu.types import Array
 
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
@@ -17,10 +19,11 @@ SPREAD = 1.6  # a unit's distance from the point, relative to the square root of
 PUSHES = 3
 
 
-def pack(points: Array, separation: Array, flying: Array) -> Array:
-    """Places (N, 2) of units created at points (N, 2), in this order; fliers are in nobody's way but each other's."""
+def pack(points: Array, separation: Array, layer: Array) -> Array:
+    """Places (N, 2) of units created at points (N, 2), in this order; layers are not in each other's way."""
     n = points.shape[0]
-    same_layer = flying[:, None] == flying[None]
+    points = _inside(points, jnp.broadcast_to(jnp.max(separation), (n,)))  # all units of a corner in one point
+    same_layer = layer[:, None] == layer[None]
     same_point = jnp.all(points[:, None] == points[None], axis=-1) & same_layer
     before = same_point & (np.arange(n)[None] < np.arange(n)[:, None])
     turn = GOLDEN_ANGLE * jnp.sum(before, axis=1)
@@ -49,21 +52,7 @@ def _inside(places: Array, margin: Array) -> Array:
 
 
 def number(kinds: Array, places: Array, rank: np.ndarray) -> tuple[Array, Array]:
-    """Agents in SMACv2's order: by type, then x, then y. Counting who comes first is cheaper than sorting a few."""
-    kind = jnp.asarray(rank)[kinds]
-    x, y = places[:, 0], places[:, 1]
-
-    def less(values: Array) -> Array:
-        return values[None] < values[:, None]
-
-    def same(values: Array) -> Array:
-        return values[None] == values[:, None]
-
-    index = np.arange(len(kinds))
-    first = less(kind) | same(kind) & (less(x) | same(x) & (less(y) | same(y) & less(index)))
-    order = jnp.sum(first, axis=1)
-    chosen = order[None] == index[:, None]  # (number, unit)
-    return (
-        jnp.sum(jnp.where(chosen, kinds, 0), axis=1),
-        jnp.sum(jnp.where(chosen[..., None], places, 0.0), axis=1),
-    )
+    """Agents in SMACv2's order: by type, then x, then y."""
+    operands = (by_kind(rank, kinds), places[:, 0], places[:, 1], kinds)
+    _, x, y, kinds = jax.lax.sort(operands, num_keys=3, is_stable=True)
+    return kinds, jnp.stack([x, y], axis=1)
