@@ -175,6 +175,11 @@ class SmacEnv:
         limit = self.battle.limit
         return features.global_state(self.roster, state.world, self.layout, state.last_action, state.step, limit)
 
+    def roster_of(self, state: State) -> Roster:
+        """Who fights in a battle: the same in all of a map."""
+        del state
+        return self.roster
+
     def draw(self, state: State) -> Any:
         from emu.envs.smac.draw import draw  # Pillow is needed only here
 
@@ -188,7 +193,7 @@ class SmacEnv:
 
     def sketch(self, states: np.ndarray) -> Sketch:
         """Battles for a browser, from state vectors alone."""
-        from emu.envs.smac.draw import sketch
+        from emu.envs.smac.sketch import sketch
 
         return sketch(self, states)
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from emu.envs.base import EnvSpec
+from emu.envs.base import EnvSpec, Sketch
 from emu.envs.smac import combat
+from emu.envs.smac.roster import Roster, known_roster
 from emu.envs.smac.simulate import FIRST_TARGET
 from emu.envs.smac.world import World
 from emu.envs.smacv2 import SCENARIO_NAMES, battle, draws, features, sight, spawn
@@ -192,7 +193,7 @@ class Smacv2Env:
     # Reward and end
 
     def _judge(self, before: State, after: State) -> Outcome:
-        lost, won, draw = self._result(after)
+        lost, won, draw = self.result(after)
         late = after.step >= LIMIT
         over: Array = lost | won | draw
         timeout = late & ~over
@@ -205,7 +206,7 @@ class Smacv2Env:
             won,
         )
 
-    def _result(self, state: State) -> tuple[Array, Array, Array]:
+    def result(self, state: State) -> tuple[Array, Array, Array]:
         """(lost, won, draw), in SMACv2's order: a terran side of medivacs only has lost."""
         shape = self.layout
         alive = state.world.life > 0
@@ -254,6 +255,31 @@ class Smacv2Env:
 
     def state(self, state: State) -> Array:
         return features.global_state(self.layout, state)
+
+    # Pictures
+
+    def roster_of(self, state: State) -> Roster:
+        """Who fights in a battle, as figures that do not change any more; for a state on the host."""
+        units = tuple(self.capabilities.race.units[k] for k in np.asarray(state.kinds).tolist())
+        spec = dataclasses.replace(battle.field(self.layout.n_allies, self.layout.n_enemies), name=self.name)
+        return known_roster(spec, units, self.layout.n_allies)
+
+    def draw(self, state: State) -> Any:
+        from emu.envs.smac.draw import draw  # Pillow is needed only here
+
+        return draw(self, state)
+
+    def frames(self, states: Iterable[State]) -> Any:
+        """Pictures of a recorded battle, several a step."""
+        from emu.envs.smac.draw import frames
+
+        return frames(self, states)
+
+    def sketch(self, states: np.ndarray) -> Sketch:
+        """Battles for a browser, from state vectors alone."""
+        from emu.envs.smacv2.sketch import sketch
+
+        return sketch(self.layout, states)
 
 
 def make(
