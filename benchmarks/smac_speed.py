@@ -126,7 +126,7 @@ def _emu(name: str):
     import jax.numpy as jnp
 
     from emu.envs.smac.env import SmacEnv
-    from emu.envs.smac.players import random
+    from emu.envs.smac.scripted import random
 
     env = SmacEnv(name)
 

@@ -11,7 +11,7 @@ import pytest
 
 from emu.envs.base import Env
 from emu.envs.smac.env import SmacEnv, State
-from emu.envs.smac.players import random
+from emu.envs.smac.scripted import random
 from emu.envs.smac.roster import roster
 
 

@@ -13,7 +13,7 @@ from emu.envs.smac import terrain
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.movement import _steer, inverse_root
-from emu.envs.smac.players import play
+from emu.envs.smac.scripted import play
 from emu.envs.smac.roster import drawn_roster
 from emu.envs.smac.simulate import advance, advance_many, fresh_world
 from emu.envs.smac.terrain import OPEN
@@ -141,7 +141,7 @@ def test_allies_do_nothing_on_their_own_and_enemies_answer():
 def test_enemy_out_of_scan_hunts_whoever_hits_it():
     spec = field([("marine", 10, 16)], [("zealot", 25, 16)])
     assert Fight(spec).loops(8).x[1] == 25
-    assert Fight(spec, foe={1: 0}).loops(8).x[1] < 24
+    assert Fight(spec, attacker={1: 0}).loops(8).x[1] < 24
 
 
 @pytest.mark.parametrize("place, windup, chosen", [(10.84, 0.0, 0), (11.4, 0.0, 1), (11.4, 2.0, 0), (11.9, 2.0, 1)])

@@ -10,7 +10,7 @@ import pytest
 from emu.envs.smac import roster
 from emu.envs.smac.draw import draw, frames
 from emu.envs.smac.env import SmacEnv
-from emu.envs.smac.players import PLAYERS, play, record
+from emu.envs.smac.scripted import PLAYERS, play, record
 from emu.envs.smac.pymarl import StarCraft2Env
 from emu.errors import EnvError
 

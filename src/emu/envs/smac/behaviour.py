@@ -19,6 +19,7 @@ from emu.types import Array
 
 _INDEX_BITS = 7  # room for 128 units in the low bits of a packed distance
 _NOTHING = np.int32(2**31 - 1)
+LOOKOUT_PERIOD = 8  # loops between two looks of an enemy for targets
 
 
 class Quarry(NamedTuple):
@@ -45,17 +46,15 @@ def choose_targets(r: Roster, w: World, alive: Array, orders: Orders) -> Quarry:
 def _hunt(r: Roster, w: World, alive: Array) -> Array:
     """Targets of the enemies, (n_enemies, E)."""
     rows, allies = r.enemy, range(r.n_allies)
-    x, y, old, foe = w.x[rows], w.y[rows], w.target[rows], w.foe[rows]
+    x, y, old, foe = w.x[rows], w.y[rows], w.target[rows], w.attacker[rows]
     leeway = jnp.where(w.windup[rows] > 0, r.slop[rows], 0.0)
-    ordered_after_one = r.spec.attack == "unit"  # they pursue ally 0, and hit others only where these stand in reach
+    ordered_after_one = r.spec.attack == "unit"  # they go for ally 0, and for others they notice on the way
 
     def visit(carry: Any, j: Any) -> Any:
         nearest, keep, chase, avenge = carry
         d2 = (x - w.x[j]) ** 2 + (y - w.y[j]) ** 2
         packed = jax.lax.bitcast_convert_type(d2, jnp.int32) & ~(2**_INDEX_BITS - 1) | j
         notice2 = column(r.scan, rows, j) ** 2
-        if ordered_after_one:
-            notice2 = jnp.where(alive[0], column(r.reach, rows, j) ** 2, notice2)
         noticed = alive[j] & (d2 <= notice2)
         mine = (old == j) & alive[j]
         in_reach = d2 <= (column(r.reach, rows, j) + leeway) ** 2
@@ -68,9 +67,11 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
 
     no = jnp.zeros(x.shape, bool)
     nearest, keep, chase, avenge = fold(allies, visit, (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no))
+    looks_out = (w.lookout[rows] <= 0) | ((old >= 0) & ~chase)
+    nearest = jnp.where(looks_out, nearest, _NOTHING)
     otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))
     if ordered_after_one:
-        otherwise = jnp.where(alive[0], 0, otherwise)
+        otherwise = jnp.where(chase, old, jnp.where(alive[0], 0, otherwise))
     chosen = jnp.where(nearest != _NOTHING, nearest & (2**_INDEX_BITS - 1), otherwise)
     chosen = jnp.where(r.building[rows] & (nearest == _NOTHING), -1, chosen)
     return jnp.where(keep, old, chosen).astype(jnp.int32)
@@ -101,7 +102,9 @@ def _hunt_nearest(r: Roster, w: World, alive: Array) -> Array:
 
     no, nobody = jnp.zeros(x.shape, bool), jnp.full(x.shape, _NOTHING, jnp.int32)
     noticed, nearest, can_hit, keep = fold(range(r.n_allies), visit, (nobody, nobody, no, no))
-    sent = jnp.where((w.script[rows] <= 0) & can_hit, nearest, _NOTHING)
+    looks_out = (w.lookout[rows] <= 0) | (old >= 0)
+    noticed = jnp.where(looks_out, noticed, _NOTHING)
+    sent = jnp.where((w.script <= 0) & can_hit, nearest, _NOTHING)
     found = jnp.where(noticed != _NOTHING, noticed, sent)
     chosen = jnp.where(found != _NOTHING, found & (2**_INDEX_BITS - 1), -1)
     return jnp.where(keep, old, chosen).astype(jnp.int32)

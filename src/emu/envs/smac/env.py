@@ -12,12 +12,12 @@ import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.base import EnvSpec, Sketch
-from emu.envs.smac import combat, features
+from emu.envs.smac import features
+from emu.envs.smac.chance import Chance
 from emu.envs.smac.features import Layout, Options
 from emu.envs.smac.maps import MAPS, MapSpec
 from emu.envs.smac.roster import Roster, roster
@@ -26,7 +26,7 @@ from emu.envs.smac.world import World
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 
-VERSION = "smac-sim-2"
+VERSION = "smac-sim-3"
 
 
 class State(NamedTuple):
@@ -48,7 +48,7 @@ class SmacEnv:
     obs_own_health: bool = True
     obs_last_action: bool = False
     obs_timestep_number: bool = False
-    reward_sparse: bool = False  # +1 for a win, -1 for a defeat, nothing else
+    reward_sparse: bool = False  # +1 for a win, -1 for a defeat, nothing else; scaled like the rest, as in SMAC
     reward_only_positive: bool = True
     reward_negative_scale: float = 0.5  # of allied losses, where reward_only_positive is off
     reward_death_value: float = 10.0
@@ -56,6 +56,10 @@ class SmacEnv:
     reward_defeat: float = 0.0
     reward_scale: float = 20.0  # 0: unscaled
     timeout_truncates: bool = False  # SMAC ends an episode at its limit as a defeat; True reports it as truncated
+    random_spawn: float = Chance.spawn  # sources of chance, each with a switch for study; see `Chance`
+    random_start: bool = True
+    random_lookout: bool = True
+    random_weapons: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.map, str):
@@ -67,6 +71,10 @@ class SmacEnv:
     def battle(self) -> MapSpec:
         assert isinstance(self.map, MapSpec)
         return self.map
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(self.random_spawn, self.random_start, self.random_lookout, self.random_weapons)
 
     @property
     def roster(self) -> Roster:
@@ -94,9 +102,9 @@ class SmacEnv:
         )
 
     def _return_range(self) -> tuple[float, float]:
-        if self.reward_sparse:
-            return (-1.0, 1.0)
         scale = self.max_reward / self.reward_scale if self.reward_scale else 1.0
+        if self.reward_sparse:
+            return (-1.0 / scale, 1.0 / scale)
         r = self.roster
         worst = float(np.sum(r.life[r.ally] + r.shield[r.ally])) + self.reward_death_value * r.n_allies
         lowest = 0.0 if self.reward_only_positive else -self.reward_negative_scale * worst / scale
@@ -110,14 +118,12 @@ class SmacEnv:
         return health + self.reward_death_value * r.n_enemies + self.reward_win
 
     def reset(self, key: Array) -> State:
-        del key  # spawns are fixed; chance enters through the weapons only
-        return State(fresh_world(self.roster), jnp.full(self.layout.n_allies, -1, jnp.int32), jnp.int32(0))
+        world = self.chance.begin(self.roster, fresh_world(self.roster), key)
+        return State(world, jnp.full(self.layout.n_allies, -1, jnp.int32), jnp.int32(0))
 
     def step(self, state: State, action: Array, key: Array) -> tuple[State, Outcome]:
-        low, high = combat.JITTER
-        jitter = jax.random.uniform(key, (self.roster.n,), jnp.float32, low, high)
         action = action.astype(jnp.int32)
-        world = advance(self.battle)(state.world, action, jitter)
+        world = advance(self.battle)(state.world, action, self.chance.jitter(self.roster.n, key))
         after = State(world, action, state.step + 1)
         return after, self._judge(state.world, after)
 
@@ -136,18 +142,16 @@ class SmacEnv:
         r = self.roster
         alive = w.life > 0
         allies, enemies = jnp.any(alive[r.ally]), jnp.any(alive[r.enemy])
-        fighters, foes = allies, enemies
         if self.battle.healers_do_not_count:
             fights = alive & ~r.healer[:, 0]
-            fighters, foes = jnp.any(fights[r.ally]), jnp.any(fights[r.enemy])
-        if self.battle.healers_do_not_count:
-            lost = ~fighters
+            lost, foes = ~jnp.any(fights[r.ally]), jnp.any(fights[r.enemy])
             return lost, ~lost & ~foes, jnp.zeros_like(lost)
         return ~allies & enemies, allies & ~enemies, ~allies & ~enemies
 
     def _reward(self, before: World, after: World, lost: Array, won: Array) -> Array:
-        if self.reward_sparse:
-            return jnp.where(won, 1.0, jnp.where(lost, -1.0, 0.0))
+        scale = self.reward_scale / self.max_reward if self.reward_scale else 1.0
+        if self.reward_sparse:  # SMAC scales these as well
+            return jnp.where(won, scale, jnp.where(lost, -scale, 0.0))
         r = self.roster
         reward = self._losses(before, after, r.enemy)
         if self.reward_only_positive:
@@ -155,7 +159,7 @@ class SmacEnv:
         else:
             reward = reward - self.reward_negative_scale * self._losses(before, after, r.ally)
         reward = reward + jnp.where(won, self.reward_win, jnp.where(lost, self.reward_defeat, 0.0))
-        return reward * (self.reward_scale / self.max_reward) if self.reward_scale else reward
+        return reward * scale
 
     def _losses(self, before: World, after: World, rows: slice) -> Array:
         """Health and shield a side lost between two observations, plus the value of its deaths."""
@@ -198,14 +202,14 @@ class SmacEnv:
         return sketch(self, states)
 
     def play(self, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
-        """Battles of a scripted player; see `emu.envs.smac.players`."""
-        from emu.envs.smac.players import play
+        """Battles of a scripted player; see `emu.envs.smac.scripted`."""
+        from emu.envs.smac.scripted import play
 
         return play(self, policy, episodes, seed)
 
     def record(self, policy: str, seed: int = 0) -> list[State]:
         """The states of one battle of a scripted player."""
-        from emu.envs.smac.players import record
+        from emu.envs.smac.scripted import record
 
         return record(self, policy, seed)
 

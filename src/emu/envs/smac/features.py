@@ -109,7 +109,7 @@ def available(r: Roster, w: World) -> Array:
 
 def _open(r: Roster, x: Array, y: Array) -> Array:
     """Whether the cells are inside the map and pathable (the centre of the cell decides)."""
-    cx, cy = jnp.floor(x) + 0.5, jnp.floor(y) + 0.5
+    cx, cy = jnp.trunc(x) + 0.5, jnp.trunc(y) + 0.5  # SMAC's int(): cells -1 to 0 count as 0
     inside = (cx > 0) & (cx < terrain.SIZE) & (cy > 0) & (cy < terrain.SIZE)
     return inside & terrain.walkable(r.terrain, cx, cy)
 
@@ -149,9 +149,10 @@ def observe(r: Roster, w: World, shape: Layout, avail: Array, last_action: Array
     if o.obs_own_health:
         parts += [health for health in _health(r, w, r.ally, shape.ally_shields)]
     parts.append(jnp.asarray(ally_types))
-    if o.obs_timestep_number:
-        parts.append(jnp.full((n, 1), step / limit, jnp.float32))
-    return jnp.where(ours[:, None], jnp.concatenate(parts, axis=1), 0.0)
+    seen = jnp.where(ours[:, None], jnp.concatenate(parts, axis=1), 0.0)
+    if not o.obs_timestep_number:
+        return seen
+    return jnp.concatenate([seen, jnp.full((n, 1), step / limit, jnp.float32)], axis=1)  # the dead see it too
 
 
 def _others(allies: Array) -> Array:

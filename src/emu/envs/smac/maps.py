@@ -1,4 +1,4 @@
-"""The nineteen maps as declarations: who stands where, against whom, on what ground, for how long.
+"""The twenty-three maps of SMAC as declarations: who stands where, against whom, on what ground, for how long.
 
 A map of your own is one `MapSpec`; `SmacEnv(map=my_map)` plays it. Units of a group are packed around its point.
 """
@@ -39,6 +39,7 @@ class MapSpec:
     limit: int
     terrain: Terrain = ground.STRIP
     attack: Point | str | None = WEST
+    attack_to: Point | None = None  # the enemies' point is drawn between `attack` and this one, for every battle
     healers_do_not_count: bool = False  # a side of healers only has lost
 
     @property
@@ -82,6 +83,9 @@ MAPS: dict[str, MapSpec] = {
             "1c3s5z", {"colossus": 1, "stalker": 3, "zealot": 5}, {"colossus": 1, "stalker": 3, "zealot": 5}, 180
         ),
         _facing("3s_vs_5z", {"stalker": 3}, {"zealot": 5}, 250, terrain=ground.OPEN),
+        _facing("8m_vs_9m", {"marine": 8}, {"marine": 9}, 120),
+        _facing("3s_vs_3z", {"stalker": 3}, {"zealot": 3}, 150, terrain=ground.OPEN),
+        _facing("3s_vs_4z", {"stalker": 3}, {"zealot": 4}, 200, terrain=ground.OPEN),
         _mmm("MMM", 150, 2, 7),
         _mmm("MMM2", 180, 3, 8),
         MapSpec(
@@ -101,6 +105,10 @@ MAPS: dict[str, MapSpec] = {
             (_group((16, 11), "zergling", 20), _group((16, 8), "baneling", 4)),
             (_group((16, 21), "zergling", 20), _group((16, 24), "baneling", 4)),
             200, terrain=ground.BANE_PIT, attack=(16.0, 8.0),
+        ),
+        MapSpec(
+            "2m_vs_1z", (_group((13, 12), "marine", 1), _group((19, 12), "marine", 1)),
+            (_group((16, 19), "zealot", 1),), 150, terrain=ground.BANE_PIT, attack=(13.0, 12.0), attack_to=(19.0, 12.0),
         ),
         MapSpec(
             "2s_vs_1sc", (_group((11.12, 10.34), "stalker", 1), _group((16.98, 10.37), "stalker", 1)),

@@ -24,7 +24,7 @@ FURTHEST_BEARING = 1.99  # of blockers followed round: 1 is abreast; at 2, strai
 PATIENCE = 4  # loops held up before a hunter walks round opponents too
 PUSHES = 3
 PUSH_LIMIT = 0.3
-STIFFNESS = 0.475  # share of an overlap that a standing unit leaves to a moving one, above one half
+STIFFNESS = 0.25  # share of an overlap that a standing unit leaves to a moving one, above one half
 ARRIVED = 0.5
 SLOW = 0.3  # of its speed: a walking unit that got less far in the last loop is stuck and in others' way
 
@@ -74,7 +74,9 @@ def _order_goal(r: Roster, w: World, orders: Orders) -> tuple[Array, Array]:
     """Allies: two cells in the ordered direction. Enemies: the point of their attack order, or where they stand."""
     ax, ay = w.x[r.ally] + 2 * orders.dx, w.y[r.ally] + 2 * orders.dy
     attack = r.spec.attack
-    if isinstance(attack, tuple):
+    if r.spec.attack_to is not None:
+        ex, ey = (jnp.broadcast_to(w.goal[axis], w.x[r.enemy].shape) for axis in (0, 1))
+    elif isinstance(attack, tuple):
         ex, ey = jnp.full_like(w.x[r.enemy], attack[0]), jnp.full_like(w.y[r.enemy], attack[1])
     else:
         ex, ey = w.x[r.enemy], w.y[r.enemy]

@@ -23,6 +23,7 @@ from emu.types import Array
 
 LAYERS = ("ground", "tall", "air")
 GAP = 0.02  # between units packed around a spawn point
+FIRST_DIRECTION = -4  # 48ths of a turn, from east: where the search for free ground around the point begins
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -180,8 +181,8 @@ def possible(flag: Array) -> bool:
 @functools.cache
 def roster(spec: MapSpec) -> Roster:
     """Build the tables of a map."""
-    allies = _line_up(spec.allies, spec.terrain, sign=1.0, by="order")
-    enemies = _line_up(spec.enemies, spec.terrain, sign=-1.0, by="game_id")
+    allies = _line_up(spec.allies, spec.terrain, by="order")
+    enemies = _line_up(spec.enemies, spec.terrain, by="game_id")
     placed = allies + enemies
     return _assemble(
         figures([unit for unit, _ in placed]),
@@ -280,26 +281,25 @@ def figures(units: Sequence[UnitType]) -> dict[str, np.ndarray]:
     )
 
 
-def _line_up(
-    groups: tuple[Group, ...], terrain: Terrain, sign: float, by: str
-) -> list[tuple[UnitType, tuple[float, float]]]:
+def _line_up(groups: tuple[Group, ...], terrain: Terrain, by: str) -> list[tuple[UnitType, tuple[float, float]]]:
     """Place the units of one side and number them: by type, then x, then y, as SMAC does."""
     placed: list[tuple[UnitType, tuple[float, float]]] = []
     for group in groups:
         for name, count in group.units:
             for _ in range(count):
                 unit = UNITS[name]
-                placed.append((unit, _free_spot(unit, group.point, placed, terrain, sign)))
+                placed.append((unit, _free_spot(unit, group.point, placed, terrain)))
     return sorted(placed, key=lambda item: (getattr(item[0], by), item[0].name, *np.round(item[1], 4)))
 
 
-def _free_spot(unit: UnitType, point, placed, terrain: Terrain, sign: float) -> tuple[float, float]:
+def _free_spot(unit: UnitType, point, placed, terrain: Terrain) -> tuple[float, float]:
     """The candidate nearest to the point where the unit touches neither another one nor a cliff.
 
-    Both sides search the same spiral, one of them turned by half a circle, so that facing groups mirror each other.
+    Both sides search the same spiral: the game's search for free ground knows nothing of sides, so that facing groups
+    stand alike and do not mirror each other.
     """
     for ring, angle in _spiral():
-        x, y = point[0] + sign * ring * np.cos(angle), point[1] + sign * ring * np.sin(angle)
+        x, y = point[0] + ring * np.cos(angle), point[1] + ring * np.sin(angle)
         on_ground = any(all(a * x + b * y <= c - unit.separation for a, b, c in p) for p in terrain.pieces)
         clear = all(
             (x - px) ** 2 + (y - py) ** 2 >= (unit.separation + other.separation + GAP) ** 2
@@ -314,5 +314,5 @@ def _free_spot(unit: UnitType, point, placed, terrain: Terrain, sign: float) -> 
 def _spiral() -> tuple[tuple[float, float], ...]:
     rings = [(0.0, 0.0)]
     for k in range(1, 160):
-        rings += [(0.05 * k, 2 * np.pi * i / 48) for i in range(48)]
+        rings += [(0.05 * k, 2 * np.pi * (i + FIRST_DIRECTION) / 48) for i in range(48)]
     return tuple(rings)

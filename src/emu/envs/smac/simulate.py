@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.smac import combat
-from emu.envs.smac.behaviour import choose_targets
+from emu.envs.smac.behaviour import LOOKOUT_PERIOD, choose_targets
 from emu.envs.smac.maps import MapSpec
 from emu.envs.smac.movement import move
 from emu.envs.smac.roster import Roster, roster
@@ -28,15 +28,17 @@ SCRIPT_PERIOD = 8  # loops
 
 
 def fresh_world(r: Roster) -> World:
-    """The battle as it starts; spawns are fixed."""
+    """The battle as the map declares it; `chance.py` draws what differs from battle to battle."""
     zero = np.zeros(r.n, np.float32)
     nobody = np.full(r.n, -1, np.int32)
     energy = np.array([u.heal.energy_start if u.heal else 0.0 for u in r.units], np.float32)
+    attack = r.spec.attack
+    goal = np.array(attack if isinstance(attack, tuple) else (0.0, 0.0), np.float32)
     world = World(
         x=r.spawn[:, 0], y=r.spawn[:, 1], life=r.life[:, 0], shield=r.shield[:, 0], cooldown=zero, windup=zero,
-        backswing=zero, target=nobody, flight=zero, aim=nobody, calm=zero, foe=nobody, energy=energy,
-        healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero, script=zero,
-        side=zero,
+        backswing=zero, target=nobody, flight=zero, aim=nobody, unhurt=zero, attacker=nobody, energy=energy,
+        healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero, lookout=zero, side=zero, goal=goal,
+        script=np.zeros(1, np.float32),
     )  # fmt: skip
     return jax.tree.map(jnp.asarray, world)
 
@@ -45,13 +47,16 @@ def tick(r: Roster, w: World, orders: Orders, jitter: Array) -> World:
     """One game loop on (N, E) arrays."""
     alive = w.life > 0
     quarry = choose_targets(r, w, alive, orders)
+    w = w._replace(lookout=jnp.where(w.lookout <= 0, LOOKOUT_PERIOD - 1.0, w.lookout - 1.0))
     if r.spec.attack == "nearest":
         w = w._replace(script=jnp.where(w.script <= 0, SCRIPT_PERIOD - 1.0, w.script - 1.0))
     w, struck = combat.strike(r, w, alive, quarry, jitter)
-    hits = stack(combat.harm(r, w, alive, struck, r.ally, r.enemy), combat.harm(r, w, alive, struck, r.enemy, r.ally))
-    moved = move(r, w, alive, quarry, struck.engaged, orders)
-    moved = combat.mend(r, moved, alive, quarry)
-    return combat.suffer(r, moved, alive, hits, struck.launched)
+    damage = stack(combat.take_hits(r, w, struck, r.ally, r.enemy), combat.take_hits(r, w, struck, r.enemy, r.ally))
+    w = combat.spare_late_shots(r, w, struck, damage)
+    w = move(r, w, alive, quarry, struck.engaged, orders)
+    healed = combat.heal(r, w, alive, quarry)
+    damage = damage._replace(life=damage.life + healed.life - w.life)
+    return combat.recover(r, healed, alive, damage, struck.launched)
 
 
 def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:

@@ -20,7 +20,7 @@ class Weapon:
     range: float
     period: float
     windup: float = 0.0  # from starting the attack to the hit or the launch, standing still
-    backswing: float = 0.5  # standing still after it, unless a new order comes
+    backswing: float = 0.5  # standing still after it, while the target is in range and slop and no order comes
     slop: float = 1.0  # how much further the target may step while the attack is under way
     bonus: float = 0.0
     bonus_against: str = ""
@@ -30,10 +30,7 @@ class Weapon:
     missile_speed: float = 0.0
     channeled: bool = False  # delayed hits are lost when the attacker dies
     air: bool = False
-    bar: tuple[float, float] = (
-        0.0,
-        0.0,
-    )  # half length and half width of a bar across the shot that is hit as a whole
+    bar: tuple[float, float] = (0.0, 0.0)  # half length and half width of a bar across the shot, hit as a whole
     blast: float = 0.0  # radius around the attacker, which dies of it
 
 

@@ -32,15 +32,17 @@ class World(NamedTuple):
     target: Array  # int32, a unit's number or -1
     flight: Array  # loops until a launched hit lands; 0: none is under way
     aim: Array  # int32, whom it was launched at
-    calm: Array  # loops since the unit was last hit
-    foe: Array  # int32, who hit it last, or -1
+    unhurt: Array  # loops since the unit was last hit
+    attacker: Array  # int32, who hit it last, or -1
     energy: Array
     healing: Array  # bool
     bursting: Array  # bool: killed in the last loop and about to explode
     vx: Array  # displacement in the last loop: inertia of flying units, and who is stuck
     vy: Array
-    script: Array  # loops until the map's script looks after idle enemies again; only where it does
+    lookout: Array  # loops until the unit looks out for targets again
     side: Array  # on which side (sign) a blocked unit passes, and how long it was held up (size, at most 1)
+    goal: Array  # (2,): the point of the enemies' order
+    script: Array  # (1,): loops until the map's script looks after idle enemies again; only where it does
 
 
 class Orders(NamedTuple):
@@ -99,11 +101,6 @@ def each(indices: Sequence[int], body: Callable[[Any, Any], Any], init: Any) -> 
 def at(figures: Array, j: Any) -> Array:
     """The entry of unit `j`, also where the figures are constants and the unit is not."""
     return figures[j] if isinstance(j, int) else jnp.asarray(figures)[j]
-
-
-def numbers(rows: slice) -> np.ndarray:
-    """The numbers of some units, (rows, 1) int32."""
-    return np.arange(rows.start, rows.stop, dtype=np.int32)[:, None]
 
 
 def stack(allies: Any, enemies: Any) -> Any:

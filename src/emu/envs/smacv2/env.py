@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.base import EnvSpec, Sketch
-from emu.envs.smac import combat
+from emu.envs.smac.behaviour import LOOKOUT_PERIOD
+from emu.envs.smac.chance import Chance
 from emu.envs.smac.roster import Roster, known_roster
 from emu.envs.smac.simulate import FIRST_TARGET
 from emu.envs.smac.world import World
@@ -94,19 +95,21 @@ class Smacv2Env:
     def begin(self, setup: Setup, key: Array) -> State:
         """The battle of a given draw: units are put on the ground, and the agents numbered."""
         shape, race = self.layout, self.capabilities.race
-        script_key, look_key = jax.random.split(key)
+        shift_key, script_key, lookout_key, look_key = jax.random.split(key, 4)
         kinds = jnp.concatenate([setup.allies, setup.enemies])
         separation = np.array([unit.separation for unit in race.units], np.float32)
         layers = np.array([("ground", "tall", "air").index(unit.layer) for unit in race.units])
         points = jnp.concatenate([setup.ally_places, setup.enemy_places]).astype(jnp.float32)
-        places = spawn.pack(points, by_kind(separation, kinds), by_kind(layers, kinds))
+        shift = jax.random.uniform(shift_key, points.shape, minval=-1.0) * self.options.random_spawn
+        places = spawn.pack(points, by_kind(separation, kinds), by_kind(layers, kinds), shift)
         allies, ally_places = spawn.number(setup.allies, places[shape.ally], race.rank)
         kinds = jnp.concatenate([allies, setup.enemies])
         places = jnp.concatenate([ally_places, places[shape.enemy]])
-        script = jax.random.randint(script_key, (), 0, battle.SCRIPT_PERIOD).astype(jnp.float32)
+        script = jax.random.randint(script_key, (1,), 0, battle.SCRIPT_PERIOD).astype(jnp.float32)
+        lookout = jax.random.randint(lookout_key, kinds.shape, 0, LOOKOUT_PERIOD) * self.options.random_lookout
         n = shape.n_allies
         state = State(
-            world=self._fresh_world(kinds, places, script),
+            world=self._fresh_world(kinds, places, script, lookout.astype(jnp.float32)),
             kinds=kinds,
             last_action=jnp.full(n, -1, jnp.int32),
             step=jnp.int32(0),
@@ -119,7 +122,7 @@ class Smacv2Env:
         )
         return self._look(state, look_key)
 
-    def _fresh_world(self, kinds: Array, places: Array, script: Array) -> World:
+    def _fresh_world(self, kinds: Array, places: Array, script: Array, lookout: Array) -> World:
         units = self.capabilities.race.units
         zero, nobody = jnp.zeros(kinds.shape), jnp.full(kinds.shape, -1, jnp.int32)
         life, shield = (
@@ -128,8 +131,9 @@ class Smacv2Env:
         energy = by_kind(np.array([u.heal.energy_start if u.heal else 0.0 for u in units], np.float32), kinds)
         return World(
             x=places[:, 0], y=places[:, 1], life=life, shield=shield, cooldown=zero, windup=zero, backswing=zero,
-            target=nobody, flight=zero, aim=nobody, calm=zero, foe=nobody, energy=energy, healing=zero.astype(bool),
-            bursting=zero.astype(bool), vx=zero, vy=zero, script=zero + script, side=zero,
+            target=nobody, flight=zero, aim=nobody, unhurt=zero, attacker=nobody, energy=energy,
+            healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero, lookout=lookout, side=zero,
+            goal=jnp.zeros(2), script=script,
         )  # fmt: skip
 
     def _look(self, state: State, key: Array) -> State:
@@ -153,7 +157,7 @@ class Smacv2Env:
     def step(self, state: State, action: Array, key: Array) -> tuple[State, Outcome]:
         shape, c = self.layout, self.capabilities
         jitter_key, attack_key, look_key = jax.random.split(key, 3)
-        jitter = jax.random.uniform(jitter_key, state.kinds.shape, jnp.float32, *combat.JITTER)
+        jitter = Chance(weapons=self.options.random_weapons).jitter(len(state.kinds), jitter_key)
         action = action.astype(jnp.int32)
         turns = (action >= FIRST_TARGET) & (action < shape.first_target)
         step = Step(

@@ -19,8 +19,11 @@ SPREAD = 1.6  # a unit's distance from the point, relative to the square root of
 PUSHES = 3
 
 
-def pack(points: Array, separation: Array, layer: Array) -> Array:
-    """Places (N, 2) of units created at points (N, 2), in this order; layers are not in each other's way."""
+def pack(points: Array, separation: Array, layer: Array, shift: Array | float = 0.0) -> Array:
+    """Places (N, 2) of units created at points (N, 2), in this order; layers are not in each other's way.
+
+    Each place is then moved by a `shift` of its own.
+    """
     n = points.shape[0]
     points = _inside(points, jnp.broadcast_to(jnp.max(separation), (n,)))  # all units of a corner in one point
     same_layer = layer[:, None] == layer[None]
@@ -36,7 +39,7 @@ def pack(points: Array, separation: Array, layer: Array) -> Array:
     apart = separation[:, None] + separation[None]
     for _ in range(PUSHES):
         places = _push(_inside(places, separation), jnp.where(others, apart, 0.0))
-    return _inside(places, separation)
+    return _inside(places + shift, separation)
 
 
 def _push(places: Array, apart: Array) -> Array:

@@ -1,6 +1,7 @@
-"""Scripted players for tests, baselines and films: random, nearest, weakest, kite.
+"""Scripted players for tests, baselines and films: random, nearest, weakest, kite, and SMAC's own heuristic.
 
-A player is a pure function (env, state, key) -> actions (N,), and only ever chooses available actions.
+A player is a pure function (env, state, key) -> actions (N,). All choose available actions only, but for `heuristic`
+and `heuristic_rest`: SMAC's heuristic player orders attacks at any distance, and the game's units walk there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from emu.errors import EnvError, did_you_mean
 from emu.types import Array
 
 Player = Callable[[SmacEnv, State, Array], Array]
-STOP = 1
+STOP, NORTH, SOUTH, EAST, WEST = 1, 2, 3, 4, 5
 
 
 def random(env: SmacEnv, state: State, key: Array) -> Array:
@@ -61,7 +62,30 @@ def kite(env: SmacEnv, state: State, key: Array) -> Array:
     return jnp.where(reloading & (world.life[r.ally] > 0) & ~_healers(env), retreat, fight).astype(jnp.int32)
 
 
-PLAYERS: dict[str, Player] = {"random": random, "nearest": nearest, "weakest": weakest, "kite": kite}
+def heuristic(env: SmacEnv, state: State, key: Array) -> Array:
+    """SMAC's `heuristic_ai`: attack the nearest enemy at any distance, and stay with it until it is dead."""
+    del key
+    return _heuristic_orders(env, state)[0]
+
+
+def heuristic_rest(env: SmacEnv, state: State, key: Array) -> Array:
+    """SMAC's `heuristic_rest`: the same, but walk along the longer axis while the attack is not available."""
+    del key
+    order, dx, dy = _heuristic_orders(env, state)
+    vertical, horizontal = jnp.where(dy > 0, NORTH, SOUTH), jnp.where(dx > 0, EAST, WEST)
+    walk = jnp.where(jnp.abs(dx) > jnp.abs(dy), horizontal, vertical)
+    allowed = jnp.take_along_axis(env.avail(state), order[:, None], axis=1)[:, 0]
+    return jnp.where((order >= FIRST_TARGET) & ~allowed, walk, order)
+
+
+PLAYERS: dict[str, Player] = {
+    "random": random,
+    "nearest": nearest,
+    "weakest": weakest,
+    "kite": kite,
+    "heuristic": heuristic,
+    "heuristic_rest": heuristic_rest,
+}
 
 
 def player(name: str | Player) -> Player:
@@ -83,6 +107,26 @@ def _distances(env: SmacEnv, state: State) -> tuple[Array, Array]:
     d2 = (w.x[r.ally][:, None] - w.x[r.enemy]) ** 2 + (w.y[r.ally][:, None] - w.y[r.enemy]) ** 2
     hittable = r.reach[r.ally, r.enemy, 0] > 0
     return d2, (w.life[r.enemy] > 0)[None] & (hittable | ~hittable.any(axis=1, keepdims=True))
+
+
+def _heuristic_orders(env: SmacEnv, state: State) -> tuple[Array, Array, Array]:
+    """The heuristic's action for every agent, available or not, and the way to its target.
+
+    A fighter keeps its target until that is dead; a healer keeps its patient until that is dead or whole. Otherwise the
+    nearest is taken, the one with the lowest number if two are equally near. A healer that finds nobody does nothing.
+    """
+    r, w = env.roster, state.world
+    alive, x, y = w.life > 0, w.x, w.y
+    d2 = (x[r.ally][:, None] - x[None]) ** 2 + (y[r.ally][:, None] - y[None]) ** 2
+    healers = _healers(env)
+    foes = np.arange(r.n) >= r.n_allies
+    hurt = ~foes & ~r.healer[:, 0] & (w.life < r.life[:, 0])
+    wanted = alive & jnp.where(healers[:, None], hurt, foes)
+    kept = wanted & (np.arange(r.n) == w.target[r.ally][:, None])
+    target = jnp.argmin(jnp.where(wanted, jnp.where(kept, -1.0, d2), jnp.inf), axis=1).astype(jnp.int32)
+    order = FIRST_TARGET + target - jnp.where(healers, 0, r.n_allies)
+    order = jnp.where(jnp.any(wanted, axis=1), order, jnp.where(healers, STOP, 0))
+    return jnp.where(alive[r.ally], order, 0).astype(jnp.int32), x[target] - x[r.ally], y[target] - y[r.ally]
 
 
 def _attack_or_approach(env: SmacEnv, state: State, score: Array) -> Array:
@@ -115,10 +159,15 @@ def _heal(env: SmacEnv, state: State, avail: Array) -> Array:
 
 
 def _walk(env: SmacEnv, state: State, dx: Array, dy: Array) -> Array:
-    """The available move with the largest component along (dx, dy); stop if none is."""
-    avail = env.avail(state)
+    """The available move with the largest component along (dx, dy); stop if none is.
+
+    SMAC also lets units walk at the low borders, where they get no further: such moves are left out.
+    """
+    r, w = env.roster, state.world
+    x, y = w.x[r.ally], w.y[r.ally]
+    inside = jnp.stack([jnp.minimum(x + mx, y + my) >= 0 for mx, my in MOVES], axis=1)
     along = jnp.stack([mx * dx + my * dy for mx, my in MOVES], axis=1)
-    along = jnp.where(avail[:, 2:FIRST_TARGET], along, -jnp.inf)
+    along = jnp.where(env.avail(state)[:, 2:FIRST_TARGET] & inside, along, -jnp.inf)
     return jnp.where(jnp.isfinite(jnp.max(along, axis=1)), 2 + jnp.argmax(along, axis=1), STOP)
 
 
