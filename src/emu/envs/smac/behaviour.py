@@ -80,8 +80,9 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
 def _hunt_nearest(r: Roster, w: World, alive: Array) -> Array:
     """Targets of SMACv2's enemies, (n_enemies, E): each hunts one ally until that is dead, whatever else happens.
 
-    An idle enemy takes the nearest ally that it notices and can hit. At intervals the map's script sends those that are
-    still idle after the nearest ally anywhere; where they cannot hit that one, the order fails and they stay idle.
+    With its target's death the order is over, and the enemy is idle. When it next looks out, it takes the nearest ally
+    that it notices and can hit. At intervals the map's script sends those that are idle after the nearest ally anywhere;
+    where they cannot hit that one, the order fails and they stay idle.
     """
     rows = r.enemy
     x, y, old = w.x[rows], w.y[rows], w.target[rows]
@@ -102,8 +103,7 @@ def _hunt_nearest(r: Roster, w: World, alive: Array) -> Array:
 
     no, nobody = jnp.zeros(x.shape, bool), jnp.full(x.shape, _NOTHING, jnp.int32)
     noticed, nearest, can_hit, keep = fold(range(r.n_allies), visit, (nobody, nobody, no, no))
-    looks_out = (w.lookout[rows] <= 0) | (old >= 0)
-    noticed = jnp.where(looks_out, noticed, _NOTHING)
+    noticed = jnp.where(w.lookout[rows] <= 0, noticed, _NOTHING)
     sent = jnp.where((w.script <= 0) & can_hit, nearest, _NOTHING)
     found = jnp.where(noticed != _NOTHING, noticed, sent)
     chosen = jnp.where(found != _NOTHING, found & (2**_INDEX_BITS - 1), -1)
