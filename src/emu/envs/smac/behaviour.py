@@ -81,8 +81,8 @@ def _hunt_nearest(r: Roster, w: World, alive: Array) -> Array:
     """Targets of SMACv2's enemies, (n_enemies, E): each hunts one ally until that is dead, whatever else happens.
 
     With its target's death the order is over, and the enemy is idle. When it next looks out, it takes the nearest ally
-    that it notices and can hit. At intervals the map's script sends those that are idle after the nearest ally anywhere;
-    where they cannot hit that one, the order fails and they stay idle.
+    that it notices and can hit. At intervals the map's script sends idle enemies after the nearest ally anywhere; where
+    they cannot hit that one, the order fails and they stay idle.
     """
     rows = r.enemy
     x, y, old = w.x[rows], w.y[rows], w.target[rows]

@@ -21,7 +21,7 @@ from emu.envs.smac.chance import Chance
 from emu.envs.smac.features import Layout, Options
 from emu.envs.smac.maps import MAPS, MapSpec
 from emu.envs.smac.roster import Roster, roster
-from emu.envs.smac.simulate import advance, fresh_world
+from emu.envs.smac.simulate import FIRST_TARGET, advance, fresh_world
 from emu.envs.smac.world import World
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
@@ -179,10 +179,16 @@ class SmacEnv:
         limit = self.battle.limit
         return features.global_state(self.roster, state.world, self.layout, state.last_action, state.step, limit)
 
-    def roster_of(self, state: State) -> Roster:
+    @property
+    def first_target(self) -> int:
+        return FIRST_TARGET
+
+    def roster_in(self, state: State) -> Roster:
         """Who fights in a battle: the same in all of a map."""
         del state
         return self.roster
+
+    roster_of = roster_in  # for pictures
 
     def draw(self, state: State) -> Any:
         from emu.envs.smac.draw import draw  # Pillow is needed only here

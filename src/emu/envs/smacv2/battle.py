@@ -24,7 +24,7 @@ from emu.envs.smacv2.features import LIMIT
 from emu.envs.smacv2.state import Standing
 from emu.types import Array
 
-__all__ = ["SCRIPT_PERIOD", "Step", "advance", "at_rest", "field"]
+__all__ = ["SCRIPT_PERIOD", "Step", "advance", "at_rest", "field", "roster_in"]
 
 KILL_LOOPS = 2  # before the end of a step, units below their health level are killed
 MOVE_AMOUNT = 2.0
@@ -47,12 +47,17 @@ def field(n_units: int, n_enemies: int) -> MapSpec:
     return MapSpec(f"{n_units}_vs_{n_enemies}", (), (), LIMIT, terrain=terrain.OPEN, attack="nearest")
 
 
+def roster_in(c: Capabilities, kinds: Array) -> Roster:
+    """Figures of the units of these kinds, (N, E)."""
+    return drawn_roster(field(c.n_units, c.n_enemies), c.race.units, c.n_units, kinds)
+
+
 @functools.cache
 def advance(c: Capabilities, orders_stand: bool):
     """The function (world, Step) -> (world, Standing) for one environment, with its batching rule."""
 
     def run(w: World, step: Step) -> tuple[World, Any]:
-        r = drawn_roster(field(c.n_units, c.n_enemies), c.race.units, c.n_units, step.kinds)
+        r = roster_in(c, step.kinds)
         told, orders = read_orders(r, w, step.action)
         if orders_stand:
             standing = stand(r, w, orders, step)

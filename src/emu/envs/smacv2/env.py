@@ -260,7 +260,27 @@ class Smacv2Env:
     def state(self, state: State) -> Array:
         return features.global_state(self.layout, state)
 
-    # Pictures
+    # Scripted players and pictures
+
+    @property
+    def first_target(self) -> int:
+        return self.layout.first_target
+
+    def roster_in(self, state: State) -> Roster:
+        """Who fights in a battle, inside a compiled program."""
+        return battle.roster_in(self.capabilities, state.kinds[:, None])
+
+    def play(self, policy: str, episodes: int, seed: int = 0) -> dict[str, float]:
+        """Battles of a scripted player; see `emu.envs.smac.scripted`."""
+        from emu.envs.smac.scripted import play
+
+        return play(self, policy, episodes, seed)
+
+    def record(self, policy: str, seed: int = 0) -> list[State]:
+        """The states of one battle of a scripted player."""
+        from emu.envs.smac.scripted import record
+
+        return record(self, policy, seed)
 
     def roster_of(self, state: State) -> Roster:
         """Who fights in a battle, as figures that do not change any more; for a state on the host."""
