@@ -27,7 +27,7 @@ def fight(allies: Units, enemies: Units, more: dict | None = None, **options) ->
     race = next(race for race, types in TYPES.items() if allies[0][0] in types)
     team = {**TEAM, "unit_types": TYPES[race]}
     config = {"n_units": len(allies), "n_enemies": len(enemies), "team_gen": team, **(more or {})}
-    env = make("custom", config, **options)
+    env = make("custom", config, random_spawn=0.0, **options)
     kinds = [jnp.array([TYPES[race].index(name) for name, *_ in side], jnp.int32) for side in (allies, enemies)]
     places = [jnp.array([place for _, *place in side], jnp.float32) for side in (allies, enemies)]
     extra = env.capabilities
@@ -230,3 +230,15 @@ def test_all_teams_of_a_race_share_one_program():
     for k in range(3):
         step(env.reset(jax.random.key(k)), jnp.ones(5, jnp.int32), jax.random.key(k))
     assert len(traces) == 1
+
+
+# what a random policy does in the real game: mean length of an episode, over 4, 12 and 4 episodes of the authors' runs
+REAL_LENGTHS = {"terran_5_vs_5": 49.8, "protoss_5_vs_5": 58.2, "zerg_5_vs_5": 35.5}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REAL_LENGTHS)
+def test_random_battles_last_as_long_as_real_ones(name):
+    result = make(name).play("random", 512)
+    assert result["length_mean"] == pytest.approx(REAL_LENGTHS[name], rel=0.15)
+    assert result["win_rate"] < 0.03

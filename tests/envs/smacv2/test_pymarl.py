@@ -91,7 +91,7 @@ def test_class_defaults_are_those_of_smacv2s_class():
 
 
 def test_reset_takes_what_the_wrapper_of_smacv2_would_draw():
-    env = StarCraft2Env("10gen_terran", capability_config=config(), use_unit_ranges=True)
+    env = StarCraft2Env("10gen_terran", capability_config=config(), use_unit_ranges=True, random_spawn=0.0)
     team = ["medivac", "marine", "marauder", "marine", "marine"]
     places = [[3.0, 3.0 + 4 * i] for i in range(5)]
     teams = {"ally_team": team, "enemy_team": team, "id": 0}

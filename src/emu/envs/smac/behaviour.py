@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from emu.envs.smac.healing import tend_all
 from emu.envs.smac.roster import Roster
 from emu.envs.smac.world import Orders, World, at, column, each, fold, put_row, stack
 from emu.types import Array
@@ -38,6 +39,9 @@ def choose_targets(r: Roster, w: World, alive: Array, orders: Orders) -> Quarry:
     target = jnp.concatenate([orders.target, enemies], axis=0)
     quarry = stack(_look(r, w, alive, target, r.ally, r.enemy), _look(r, w, alive, target, r.enemy, r.ally))
     for side in (r.ally, r.enemy):
+        if not r.units and r.healers:
+            quarry = tend_all(r, w, alive, quarry, side)
+            continue
         healers = [i for i in r.healers if side.start <= i < side.stop]
         quarry = each(healers, lambda carry, i, side=side: _tend(r, w, alive, carry, i, side), quarry)
     return quarry
