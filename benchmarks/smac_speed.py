@@ -1,12 +1,13 @@
 """Environment steps a second of the SMAC-compatible simulator, beside SMAX (package `jaxmarl`), in one run.
 
-    python benchmarks/smac_speed.py [--smax-python PYTHON] [--turns 3] [--copies 32] [--json FILE]
+    python benchmarks/smac_speed.py [--smax-python PYTHON] [--before SOURCES] [--turns 3] [--copies 32] [--json FILE]
 
 Random available actions; observation, state and availability are computed every step; the copies are shared out over
 two CPU devices. Each contender runs in a process of its own, the two in turns, as often as `--turns` says. The median
 of several rounds counts, and of the turns' ratios: compare the two columns of one run, not figures of different runs.
 `--smax-python` names an interpreter that has jaxmarl installed, so that its pins stay out of our environment; without
-it only our side is measured.
+it only our side is measured. `--before` names the `src` folder of another version of this package (`git worktree add`),
+which then takes part on SMAC's maps; the column "new/old" is the ratio to it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ import sys
 import time
 from functools import partial
 
-MAPS = ("3s_vs_5z", "3s5z", "5m_vs_6m")
-LARGE = ("27m_vs_30m", "2c_vs_64zg")
+MAPS = {"smac/3s_vs_5z": "3s_vs_5z", "smac/3s5z": "3s5z", "smac/5m_vs_6m": "5m_vs_6m"}  # ours: SMAX's
+SCENARIOS = {
+    f"smacv2/{race}_{n}_vs_{n}": f"smacv2_{n}_units" for n in (5, 10) for race in ("terran", "protoss", "zerg")
+}  # SMAX draws units of all its types
+LARGE = ("smac/27m_vs_30m", "smac/2c_vs_64zg")
 COPIES = (32, 256, 1024)
 
 
@@ -32,16 +36,18 @@ def main() -> None:
         return
     rows = []
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"{'map':12} {'copies':>6} {'emu steps/s':>12} {'SMAX steps/s':>13} {'ratio':>6} {'compile s':>10}")
-    for name, copies in _cases(args.copies):
+    head = f"{'map':24} {'copies':>6} {'emu steps/s':>12} {'SMAX steps/s':>13}"
+    print(f"{head} {'ratio':>6} {'new/old':>8} {'compile s':>10}")
+    for name, copies in _cases(args.copies, args.only):
         row = _case(name, copies, args)
         rows.append(row)
         ours, theirs, ratios = row["emu"], row["smax"], row["ratios"]
         other = f"{_rate(theirs):13,.0f}" if theirs else " " * 13
         ratio = f"{statistics.median(ratios):6.2f}" if ratios else " " * 6
+        gain = f"{statistics.median(row['gains']):8.2f}" if row["gains"] else " " * 8
         compiles = "/".join(f"{runs[0]['compile']:.0f}" for runs in (ours, theirs) if runs)
         each = "  (" + ", ".join(f"{r:.2f}" for r in ratios) + ")" if len(ratios) > 1 else ""
-        print(f"{name:12} {copies:6} {_rate(ours):12,.0f} {other} {ratio} {compiles:>10}{each}", flush=True)
+        print(f"{name:24} {copies:6} {_rate(ours):12,.0f} {other} {ratio} {gain} {compiles:>10}{each}", flush=True)
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"load": os.getloadavg(), "cores": os.cpu_count(), "rows": rows}, file, indent=1)
@@ -50,6 +56,8 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--smax-python", default=None)
+    parser.add_argument("--before", default=None, help="sources of another version, to compare SMAC's maps with")
+    parser.add_argument("--only", default="", help="only maps whose name has this in it")
     parser.add_argument("--turns", type=int, default=1, help="how often the two run, one after the other")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", default=None)
@@ -59,30 +67,35 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _cases(only: int | None) -> list[tuple[str, int]]:
-    if only:
-        return [(name, only) for name in MAPS]
-    return [(name, copies) for name in MAPS for copies in COPIES] + [(name, 64) for name in LARGE]
+def _cases(copies: int | None, only: str) -> list[tuple[str, int]]:
+    cases = [(name, count) for name in (*MAPS, *SCENARIOS) for count in ([copies] if copies else COPIES)]
+    large = [] if copies else [(name, 64) for name in LARGE]
+    return [(name, count) for name, count in cases + large if only in name]
 
 
 def _case(name: str, copies: int, args: argparse.Namespace) -> dict:
-    """Both contenders in turns; on the large maps only ours."""
-    ours, theirs, ratios = [], [], []
+    """The contenders in turns; on the large maps only ours."""
+    ours, theirs, ratios, gains = [], [], [], []
+    peer = (MAPS | SCENARIOS).get(name)
     for _ in range(args.turns):
         ours.append(_run(sys.executable, "emu", name, copies, args.rounds))
-        if args.smax_python and name in MAPS:
-            theirs.append(_run(args.smax_python, "smax", name, copies, args.rounds))
-            ratios.append(ours[-1]["steps_per_second"] / theirs[-1]["steps_per_second"])
-    return {"map": name, "copies": copies, "emu": ours, "smax": theirs, "ratios": ratios}
+        rate = ours[-1]["steps_per_second"]
+        if args.smax_python and peer:
+            theirs.append(_run(args.smax_python, "smax", peer, copies, args.rounds))
+            ratios.append(rate / theirs[-1]["steps_per_second"])
+        if args.before and name.startswith("smac/"):
+            before = _run(sys.executable, "emu", name, copies, args.rounds, {"PYTHONPATH": args.before})
+            gains.append(rate / before["steps_per_second"])
+    return {"map": name, "copies": copies, "emu": ours, "smax": theirs, "ratios": ratios, "gains": gains}
 
 
 def _rate(runs: list[dict]) -> float:
     return statistics.median(run["steps_per_second"] for run in runs)
 
 
-def _run(python: str, worker: str, name: str, copies: int, rounds: int) -> dict:
+def _run(python: str, worker: str, name: str, copies: int, rounds: int, environ: dict | None = None) -> dict:
     command = [python, __file__, "--worker", worker, "--map", name, "--copies", str(copies), "--rounds", str(rounds)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | (environ or {}))
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
@@ -125,14 +138,15 @@ def _emu(name: str):
     import jax
     import jax.numpy as jnp
 
-    from emu.envs.smac.env import SmacEnv
-    from emu.envs.smac.scripted import random
+    import emu.envs
 
-    env = SmacEnv(name)
+    env = emu.envs.make(name)
 
     def step(state, key):
         act_key, step_key = jax.random.split(key)
-        after, outcome = env.step(state, random(env, state, act_key), step_key)
+        avail = env.avail(state)
+        action = jnp.argmax(jnp.where(avail, jax.random.uniform(act_key, avail.shape), -1.0), axis=1)
+        after, outcome = env.step(state, action.astype(jnp.int32), step_key)
         over = outcome.terminated | outcome.truncated
         after = jax.tree.map(lambda old, new: jnp.where(over, new, old), after, env.reset(key))
         return after, (env.observe(after), env.state(after), env.avail(after), outcome.reward)

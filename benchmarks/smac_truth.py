@@ -17,7 +17,9 @@ import json
 
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
-from emu.envs.smac.scripted import PLAYERS, play
+from emu.envs.smac.scripted import PLAYERS
+from emu.play.build import play_scripted
+from emu.play.episode import summary_of
 
 REAL_RANDOM = {  # map: length, return
     "3m": (26, 1.8),
@@ -49,7 +51,8 @@ def main() -> None:
     rows = []
     for name in args.maps:
         for policy in args.policy:
-            row = {"map": name, "policy": policy, **play(SmacEnv(name, **options), policy, args.episodes, args.seed)}
+            played = play_scripted(SmacEnv(name, **options), policy, args.episodes, args.seed)
+            row = {"map": name, "policy": policy, **summary_of(played)}
             rows.append(row)
             print(_line(row), flush=True)
     if args.json:
@@ -60,7 +63,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--maps", nargs="+", default=list(MAPS), choices=list(MAPS), metavar="MAP")
-    parser.add_argument("--policy", nargs="+", default=["random", "heuristic"], choices=list(PLAYERS))
+    parser.add_argument("--policy", nargs="+", default=["random", "heuristic"], choices=["random", *PLAYERS])
     parser.add_argument("--episodes", type=int, default=512)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--off", nargs="+", default=[], choices=SOURCES, help="sources of chance to switch off")

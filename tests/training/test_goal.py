@@ -9,8 +9,8 @@ from rich.console import Console
 
 from emu.config.presets import preset
 from emu.run.metrics import read_rows
-from emu.training.session import train
 from emu.training.progress import Progress
+from emu.training.session import train
 from toys import TINY, Point
 
 

@@ -153,6 +153,7 @@ TASKS: list[tuple[str, Changes]] = [
     ("smac/6h_vs_8z", {"rollout.epsilon_steps": 200_000}),
     ("smac/3s5z_vs_3s6z", {"rollout.epsilon_steps": 200_000, "mixer.weighted_head": True}),
     ("smac/MMM2", {"mixer.weighted_head": True, "mixer.nonlinear": True}),
+    ("smacv2/*", {"steps": 10_050_000, "memory.radius": 1.3e-5, "rollout.epsilon_steps": 100_000}),
     (
         "atari/*",
         {

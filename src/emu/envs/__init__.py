@@ -1,6 +1,6 @@
 """Environments: the protocol, the registry, the checker, and those that come with the package."""
 
-from emu.envs import football, smac
+from emu.envs import football, smac, smacv2
 from emu.envs.protocols import Drawable, Env, PythonEnv
 from emu.envs.registry import adapters, make, register, register_adapter, registered
 from emu.envs.spec import EnvSpec, View
@@ -45,6 +45,7 @@ register(
     game="nonmonotonic",
 )
 register("matrix/climbing", _MATRIX, "the climbing game: three actions, a hidden best pair", game="climbing")
+smacv2.register_all()
 smac.register_all()  # declarations only: nothing heavy is imported until a map is made
 football.register_all()
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from emu.envs.protocols import Env
+from emu.envs.scripted import scripted_player
 from emu.envs.smac.env import SmacEnv, State
 from emu.envs.smac.roster import roster
-from emu.envs.smac.scripted import random
 
 
 @functools.cache
@@ -22,7 +22,7 @@ def rolled(name: str, steps: int, copies: int = 4):
 
     def step(state, key):
         keys = jax.random.split(key)
-        action = random(env, state, keys[0])
+        action = scripted_player(env, "random")(env, state, keys[0])
         after, outcome = env.step(state, action, keys[1])
         return after, (state, action, outcome, env.observe(state), env.state(state), env.avail(state))
 

@@ -14,11 +14,11 @@ from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.movement import _steer, inverse_root
 from emu.envs.smac.roster import drawn_roster
-from emu.envs.smac.scripted import play
 from emu.envs.smac.simulate import advance, advance_many, fresh_world
 from emu.envs.smac.terrain import OPEN
 
 from . import field as f
+from .common import play
 from .field import Fight, field
 
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from emu.envs.smac.draw import draw, frames
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.pymarl import StarCraft2Env
-from emu.envs.smac.scripted import PLAYERS, play, record
+from emu.envs.smac.scripted import PLAYERS
 from emu.errors import EnvError
+
+from .common import play, record
 
 # the real SMAC with a nearly random policy, training windows that end at 10,000 steps: mean episode length and return
 REAL = {

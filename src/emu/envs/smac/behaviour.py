@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from emu.envs.smac.healing import tend_all
 from emu.envs.smac.roster import Roster
 from emu.envs.smac.world import Orders, World, at, column, each, fold, put_row, stack
 from emu.types import Array
@@ -34,10 +35,13 @@ class Quarry(NamedTuple):
 
 def choose_targets(r: Roster, w: World, alive: Array, orders: Orders) -> Quarry:
     """The target of every unit in this loop."""
-    enemies = _hunt(r, w, alive)
+    enemies = _hunt_nearest(r, w, alive) if r.spec.attack == "nearest" else _hunt(r, w, alive)
     target = jnp.concatenate([orders.target, enemies], axis=0)
     quarry = stack(_look(r, w, alive, target, r.ally, r.enemy), _look(r, w, alive, target, r.enemy, r.ally))
     for side in (r.ally, r.enemy):
+        if not r.units and r.healers:
+            quarry = tend_all(r, w, alive, quarry, side)
+            continue
         healers = [i for i in r.healers if side.start <= i < side.stop]
         quarry = each(healers, lambda carry, i, side=side: _tend(r, w, alive, carry, i, side), quarry)
     return quarry
@@ -74,6 +78,39 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
         otherwise = jnp.where(chase, old, jnp.where(alive[0], 0, otherwise))
     chosen = jnp.where(nearest != _NOTHING, nearest & (2**_INDEX_BITS - 1), otherwise)
     chosen = jnp.where(r.building[rows] & (nearest == _NOTHING), -1, chosen)
+    return jnp.where(keep, old, chosen).astype(jnp.int32)
+
+
+def _hunt_nearest(r: Roster, w: World, alive: Array) -> Array:
+    """Targets of SMACv2's enemies, (n_enemies, E): each hunts one ally until that is dead, whatever else happens.
+
+    With its target's death the order is over, and the enemy is idle. When it next looks out, it takes the nearest ally
+    that it notices and can hit. At intervals the map's script sends idle enemies after the nearest ally anywhere; where
+    they cannot hit that one, the order fails and they stay idle.
+    """
+    rows = r.enemy
+    x, y, old = w.x[rows], w.y[rows], w.target[rows]
+
+    def visit(carry: Any, j: Any) -> Any:
+        noticed, nearest, can_hit, keep = carry
+        d2 = (x - w.x[j]) ** 2 + (y - w.y[j]) ** 2
+        packed = jax.lax.bitcast_convert_type(d2, jnp.int32) & ~(2**_INDEX_BITS - 1) | j
+        scan = column(r.scan, rows, j)
+        in_scan = alive[j] & (scan > 0) & (d2 <= scan**2)
+        closer = alive[j] & (packed < nearest)
+        return (
+            jnp.where(in_scan, jnp.minimum(noticed, packed), noticed),
+            jnp.where(closer, packed, nearest),
+            jnp.where(closer, scan > 0, can_hit),
+            keep | ((old == j) & alive[j]),
+        )
+
+    no, nobody = jnp.zeros(x.shape, bool), jnp.full(x.shape, _NOTHING, jnp.int32)
+    noticed, nearest, can_hit, keep = fold(range(r.n_allies), visit, (nobody, nobody, no, no))
+    noticed = jnp.where(w.lookout[rows] <= 0, noticed, _NOTHING)
+    sent = jnp.where((w.script <= 0) & can_hit, nearest, _NOTHING)
+    found = jnp.where(noticed != _NOTHING, noticed, sent)
+    chosen = jnp.where(found != _NOTHING, found & (2**_INDEX_BITS - 1), -1)
     return jnp.where(keep, old, chosen).astype(jnp.int32)
 
 

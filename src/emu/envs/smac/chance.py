@@ -45,11 +45,11 @@ class Chance:
             w = _walked(r, w, jax.random.randint(keys[3], (), 0, LOOPS_PER_STEP))
         return w
 
-    def jitter(self, r: Roster, key: Array) -> Array:
+    def jitter(self, units: int, key: Array) -> Array:
         """Loops added to the periods of attacks that start in this step, (N,)."""
         if not self.weapons:
-            return jnp.full(r.n, sum(JITTER) / 2, jnp.float32)
-        return jax.random.uniform(key, (r.n,), jnp.float32, *JITTER)
+            return jnp.full(units, sum(JITTER) / 2, jnp.float32)
+        return jax.random.uniform(key, (units,), jnp.float32, *JITTER)
 
 
 def _walked(r: Roster, w: World, loops: Array) -> World:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.smac.behaviour import Quarry
+from emu.envs.smac.healing import heal_all
 from emu.envs.smac.roster import Roster, possible
 from emu.envs.smac.units import LOOPS_PER_SECOND, SHIELD_DELAY, SHIELD_RATE
 from emu.envs.smac.world import World, at, column, each, fold, put_row
@@ -170,6 +171,9 @@ def recover(r: Roster, w: World, alive: Array, left: Damage, launched: Array) ->
 def heal(r: Roster, w: World, alive: Array, quarry: Quarry) -> World:
     """Healers in reach of their target give life and spend energy."""
     for side in (r.ally, r.enemy):
+        if not r.units and r.healers:
+            w = heal_all(r, w, alive, quarry, side)
+            continue
         healers = [i for i in r.healers if side.start <= i < side.stop]
         w = each(healers, lambda carry, i, side=side: _heal(r, carry, alive, quarry, i, side), w)
     return w

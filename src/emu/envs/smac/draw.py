@@ -1,7 +1,7 @@
 """A top-down picture of a battle: ground, units by type, health and shields, shots, healing beams, ranges.
 
-Drawn with Pillow at twice the size and scaled down, which is fast and smooth. `frames` fills in between two steps so
-that films run fluently.
+Drawn with Pillow at twice the size and scaled down, which is fast and smooth. The camera frames the units that are
+alive, with a margin. `frames` fills in between two steps so that films run fluently, and moves the camera gently.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from emu.envs.smac import terrain
 from emu.envs.smac.roster import Roster
-from emu.envs.spec import Sketch
+from emu.envs.smac.terrain import Terrain
 
-CELL = 40  # pixels a map cell, before scaling down
+SIZE = 640  # pixels of the longer side
 SCALE = 2
+MARGIN = 3.0  # cells around the units
+CLOSEST = 14.0  # cells of the longer side at least
+CALM = 4  # steps before and after over which a film's camera is averaged
 BACKGROUND = (17, 21, 28)
 GROUND = (40, 49, 60)
 HIGH_GROUND = (52, 62, 74)
@@ -35,13 +38,42 @@ SHOT = ((170, 210, 255), (255, 190, 150))
 BEAM = (120, 255, 170)
 
 
-def draw(env: Any, state: Any, before: Any = None, part: float = 1.0) -> np.ndarray:
+Place = tuple[float, float]
+
+
+class Camera(NamedTuple):
+    """What is shown: the middle and the width, in cells; the height follows from the map's shape."""
+
+    x: float
+    y: float
+    width: float
+
+
+class Canvas:
+    """A picture being drawn, at twice its size: where cells are on it, and how large."""
+
+    def __init__(self, ground: Terrain, camera: Camera) -> None:
+        x0, y0, x1, y1 = window(ground)
+        scale = SCALE * SIZE / max(x1 - x0, y1 - y0)
+        self.size = (int((x1 - x0) * scale), int((y1 - y0) * scale))
+        self.cell = self.size[0] / camera.width
+        self.left, self.top = camera.x - camera.width / 2, camera.y + self.size[1] / self.cell / 2
+        self.image = Image.new("RGB", self.size, BACKGROUND)
+        _draw_ground(self, ground)
+        self.pen = ImageDraw.Draw(self.image, "RGBA")
+
+    def at(self, x: float, y: float) -> Place:
+        return (x - self.left) * self.cell, (self.top - y) * self.cell
+
+    def finish(self) -> np.ndarray:
+        small = (self.size[0] // SCALE, self.size[1] // SCALE)
+        return np.asarray(self.image.resize(small, Image.Resampling.LANCZOS))
+
+
+def draw(env: Any, state: Any, before: Any = None, part: float = 1.0, camera: Camera | None = None) -> np.ndarray:
     """One picture, (H, W, 3) uint8. With `before`, positions are those a `part` of the way from there to `state`."""
-    r, w = env.roster, state.world
-    x0, y0, x1, y1 = _window(r)
-    size = (int((x1 - x0) * CELL), int((y1 - y0) * CELL))
-    image = _ground(r).copy()
-    pen = ImageDraw.Draw(image, "RGBA")
+    r, w = env.roster_of(state), state.world
+    canvas = Canvas(r.terrain, camera or frame(r.terrain, state))
     x, y = np.asarray(w.x, float), np.asarray(w.y, float)
     life, shield = np.asarray(w.life, float), np.asarray(w.shield, float)
     shown = life > 0
@@ -50,60 +82,78 @@ def draw(env: Any, state: Any, before: Any = None, part: float = 1.0) -> np.ndar
         x = np.asarray(b.x) * (1 - part) + x * part
         y = np.asarray(b.y) * (1 - part) + y * part
         shown = (np.asarray(b.life) > 0) if part < 1 else shown
-    place = [((px - x0) * CELL, (y1 - py) * CELL) for px, py in zip(x, y, strict=True)]
+    place = [canvas.at(px, py) for px, py in zip(x, y, strict=True)]
     for i in np.flatnonzero(shown).tolist():
-        _action(pen, r, w, i, place)
+        _action(canvas, r, w, i, place)
     layers = {"ground": 0, "tall": 1, "air": 2}
     for i in sorted(np.flatnonzero(shown).tolist(), key=lambda i: layers[r.units[i].layer]):
-        _unit(pen, r, i, place[i], life[i] / r.life[i, 0], shield[i] / max(r.shield[i, 0], 1.0))
-    _caption(pen, r, state, shown, size)
-    return np.asarray(image.resize((size[0] // SCALE, size[1] // SCALE), Image.Resampling.LANCZOS))
+        _unit(canvas, r, i, place[i], life[i] / r.life[i, 0], shield[i] / max(r.shield[i, 0], 1.0))
+    _caption(canvas, r, state, shown)
+    return canvas.finish()
 
 
 def frames(env: Any, states: Iterable[Any], between: int = 2) -> Iterator[np.ndarray]:
     """Pictures of a recorded episode, `between` of them a step."""
-    before = None
-    for state in states:
-        for k in range(between if before is not None else 1):
-            yield draw(env, state, before, (k + 1) / between if before is not None else 1.0)
-        before = state
+    states = list(states)
+    cameras = _follow([frame(env.roster_of(state).terrain, state) for state in states])
+    yield draw(env, states[0], camera=cameras[0])
+    for k in range(1, len(states)):
+        for part in (np.arange(between) + 1) / between:
+            camera = Camera(*(np.array(cameras[k - 1]) * (1 - part) + np.array(cameras[k]) * part))
+            yield draw(env, states[k], states[k - 1], part, camera)
     for _ in range(4 * between):  # let the end stand for a moment
-        yield draw(env, before)
+        yield draw(env, states[-1], camera=cameras[-1])
 
 
-def _window(r: Roster) -> tuple[float, float, float, float]:
-    """The part of the map worth showing, with whole cells around the reachable ground."""
-    rows, columns = np.nonzero(terrain.walkable_cells(r.terrain))
-    x0, x1 = max(columns.min() - 1, 0), min(columns.max() + 2, 32)
-    y0, y1 = max(rows.min() - 1, 0), min(rows.max() + 2, 32)
-    return float(x0), float(y0), float(x1), float(y1)
+def frame(ground: Terrain, state: Any) -> Camera:
+    """The part of the map where the living units are, in the shape of the whole."""
+    x0, y0, x1, y1 = window(ground)
+    whole = Camera((x0 + x1) / 2, (y0 + y1) / 2, x1 - x0)
+    x, y, alive = (np.asarray(values) for values in (state.world.x, state.world.y, state.world.life))
+    if not (alive > 0).any():
+        return whole
+    x, y = x[alive > 0], y[alive > 0]
+    shape = (x1 - x0) / (y1 - y0)
+    spread = max(np.ptp(x) + 2 * MARGIN, (np.ptp(y) + 2 * MARGIN) * shape)
+    width = min(max(spread, CLOSEST * min(shape, 1.0)), whole.width)
+    height = width / shape
+    middle_x = np.clip((x.min() + x.max()) / 2, x0 + width / 2, x1 - width / 2)
+    middle_y = np.clip((y.min() + y.max()) / 2, y0 + height / 2, y1 - height / 2)
+    return Camera(float(middle_x), float(middle_y), float(width))
 
 
-@functools.lru_cache(maxsize=32)
-def _ground(r: Roster) -> Image.Image:
-    x0, y0, x1, y1 = _window(r)
-    image = Image.new("RGB", (int((x1 - x0) * CELL), int((y1 - y0) * CELL)), BACKGROUND)
-    pen = ImageDraw.Draw(image)
-    outlines = [_outline(planes) for planes in r.terrain.pieces]
-    pixels = [[((px - x0) * CELL, (y1 - py) * CELL) for px, py in outline] for outline in outlines]
+def _follow(cameras: list[Camera]) -> list[Camera]:
+    """The same way, averaged over a few steps before and after."""
+    path = np.array(cameras)
+    around = [path[max(k - CALM, 0) : k + CALM + 1] for k in range(len(path))]
+    return [Camera(*near.mean(axis=0)) for near in around]
+
+
+def window(ground: Terrain) -> tuple[float, float, float, float]:
+    """The part of the map worth showing: the reachable ground and a cell around it."""
+    rows, columns = np.nonzero(terrain.walkable_cells(ground))
+    return float(columns.min() - 1), float(rows.min() - 1), float(columns.max() + 2), float(rows.max() + 2)
+
+
+def _draw_ground(canvas: Canvas, ground: Terrain) -> None:
+    pen = ImageDraw.Draw(canvas.image)
+    pixels = [[canvas.at(x, y) for x, y in outline(planes)] for planes in ground.pieces]
     for polygon in pixels:  # first all edges, then all insides, so that pieces join without seams
-        pen.line([*polygon, polygon[0]], fill=EDGE, width=8, joint="curve")
+        pen.line([*polygon, polygon[0]], fill=EDGE, width=int(0.2 * canvas.cell), joint="curve")
     for polygon in pixels:
         pen.polygon(polygon, fill=GROUND)
-    if r.terrain.plateau:
-        px0, py0, px1, py1 = r.terrain.plateau
-        inside = Image.new("L", image.size, 0)
+    if ground.plateau:
+        x0, y0, x1, y1 = ground.plateau
+        inside = Image.new("L", canvas.size, 0)
         for polygon in pixels:
             ImageDraw.Draw(inside).polygon(polygon, fill=255)
-        high = Image.new("L", image.size, 0)
-        corners = ((px0 - x0) * CELL, (y1 - py1) * CELL, (px1 - x0) * CELL, (y1 - py0) * CELL)
-        ImageDraw.Draw(high).rectangle(corners, fill=255)
+        high = Image.new("L", canvas.size, 0)
+        ImageDraw.Draw(high).rectangle((*canvas.at(x0, y1), *canvas.at(x1, y0)), fill=255)
         mask = Image.fromarray(np.minimum(np.asarray(inside), np.asarray(high)))
-        image.paste(HIGH_GROUND, (0, 0), mask)
-    return image
+        canvas.image.paste(HIGH_GROUND, (0, 0), mask)
 
 
-def _outline(planes: Any) -> list[tuple[float, float]]:
+def outline(planes: Any) -> list[tuple[float, float]]:
     """Corners of a convex piece, in order."""
     corners = []
     for i, (a, b, c) in enumerate(planes):
@@ -117,12 +167,12 @@ def _outline(planes: Any) -> list[tuple[float, float]]:
     return sorted(set(corners), key=lambda p: math.atan2(p[1] - cy, p[0] - cx))
 
 
-def _action(pen: ImageDraw.ImageDraw, r: Roster, w: Any, i: int, place: list[tuple[float, float]]) -> None:
+def _action(canvas: Canvas, r: Roster, w: Any, i: int, place: list[Place]) -> None:
     """The shot, blow or beam of a unit, while it is fresh; and a faint ring for its range."""
-    team, target = int(i >= r.n_allies), int(w.target[i])
+    team, target, pen, cell = int(i >= r.n_allies), int(w.target[i]), canvas.pen, canvas.cell
     if r.units[i].heal:
         if bool(w.healing[i]) and target >= 0:
-            pen.line([place[i], place[target]], fill=(*BEAM, 170), width=5)
+            pen.line([place[i], place[target]], fill=(*BEAM, 170), width=_thick(0.12, cell))
         return
     weapon = r.units[i].weapon
     if weapon is None or target < 0:
@@ -130,51 +180,61 @@ def _action(pen: ImageDraw.ImageDraw, r: Roster, w: Any, i: int, place: list[tup
     since = r.period[i, 0] - float(w.cooldown[i])
     fresh = float(w.cooldown[i]) > 0 and since < 10
     if weapon.range > 1 and (fresh or float(w.windup[i]) > 0):
-        reach = (weapon.range + r.radius[i, 0]) * CELL
+        reach = (weapon.range + r.radius[i, 0]) * cell
         x, y = place[i]
         pen.ellipse((x - reach, y - reach, x + reach, y + reach), outline=(*TEAMS[team], 26), width=2)
     if not fresh:
         return
     strength = int(40 + 215 * max(0.0, 1 - since / 10))
-    pen.line([place[i], place[target]], fill=(*SHOT[team], strength), width=4 if weapon.range > 1 else 7)
+    pen.line(
+        [place[i], place[target]], fill=(*SHOT[team], strength), width=_thick(0.1 if weapon.range > 1 else 0.18, cell)
+    )
     if weapon.bar[0]:
-        _bar(pen, place[i], place[target], weapon.bar, strength, team)
+        _bar(canvas, place[i], place[target], weapon.bar, strength, team)
 
 
-def _bar(pen: ImageDraw.ImageDraw, start, end, bar: tuple[float, float], strength: int, team: int) -> None:
+def _thick(cells: float, cell: float) -> int:
+    """A line's width in pixels."""
+    return max(int(cells * cell), 1)
+
+
+def _bar(canvas: Canvas, start: Place, end: Place, bar: tuple[float, float], strength: int, team: int) -> None:
+    cell = canvas.cell
     dx, dy = end[0] - start[0], end[1] - start[1]
     norm = math.hypot(dx, dy) or 1.0
-    ox, oy = -dy / norm * bar[0] * CELL, dx / norm * bar[0] * CELL
+    ox, oy = -dy / norm * bar[0] * cell, dx / norm * bar[0] * cell
     line = [(end[0] - ox, end[1] - oy), (end[0] + ox, end[1] + oy)]
-    pen.line(line, fill=(*SHOT[team], strength), width=int(2 * bar[1] * CELL) + 4)
+    canvas.pen.line(line, fill=(*SHOT[team], strength), width=_thick(2 * bar[1] + 0.1, cell))
 
 
-def _unit(pen: ImageDraw.ImageDraw, r: Roster, i: int, at: tuple[float, float], life: float, shield: float) -> None:
+def _unit(canvas: Canvas, r: Roster, i: int, at: Place, life: float, shield: float) -> None:
     """Body in its team's colour and its type's shape, a letter, and arcs of life (inner) and shield (outer)."""
-    unit, team = r.units[i], int(i >= r.n_allies)
-    x, y, size = *at, max(unit.radius, 0.42) * CELL
+    unit, team, pen, cell = r.units[i], int(i >= r.n_allies), canvas.pen, canvas.cell
+    x, y, size = *at, max(unit.radius, 0.42) * cell
     body = _shape(unit.name, x, y, size)
     if unit.layer == "air":
+        dx, dy = 0.2 * cell, 0.35 * cell
         pen.ellipse(
-            (x - size * 0.9 + 8, y - size * 0.7 + 14, x + size * 0.9 + 8, y + size * 0.7 + 14), fill=(0, 0, 0, 70)
+            (x - size * 0.9 + dx, y - size * 0.7 + dy, x + size * 0.9 + dx, y + size * 0.7 + dy), fill=(0, 0, 0, 70)
         )
     pen.polygon(body, fill=DARK_TEAMS[team])
-    pen.line([*body, body[0]], fill=TEAMS[team], width=3, joint="curve")
-    font = _font(int(size * 1.15))
-    pen.text((x, y), unit.letter, fill=(240, 244, 250), font=font, anchor="mm")
-    ring = size + 5
+    pen.line([*body, body[0]], fill=TEAMS[team], width=_thick(0.075, cell), joint="curve")
+    pen.text((x, y), unit.letter, fill=(240, 244, 250), font=_font(int(size * 1.15)), anchor="mm")
+    ring = size + 0.125 * cell
     colour = LIFE if life > 0.6 else HURT if life > 0.3 else DYING
-    pen.arc((x - ring, y - ring, x + ring, y + ring), -90, -90 + 360 * max(life, 0.02), fill=colour, width=4)
+    end = -90 + 360 * max(life, 0.02)
+    pen.arc((x - ring, y - ring, x + ring, y + ring), -90, end, fill=colour, width=_thick(0.1, cell))
     if shield > 0:
-        ring += 5
-        pen.arc((x - ring, y - ring, x + ring, y + ring), -90, -90 + 360 * shield, fill=SHIELD, width=3)
+        ring += 0.125 * cell
+        end = -90 + 360 * shield
+        pen.arc((x - ring, y - ring, x + ring, y + ring), -90, end, fill=SHIELD, width=_thick(0.075, cell))
 
 
-_CORNERS = {"marine": 4, "marauder": 6, "stalker": 3, "colossus": 8, "hydralisk": 5, "spine_crawler": 8, "medivac": 4}
+CORNERS = {"marine": 4, "marauder": 6, "stalker": 3, "colossus": 8, "hydralisk": 5, "spine_crawler": 8, "medivac": 4}
 
 
 def _shape(name: str, x: float, y: float, size: float) -> list[tuple[float, float]]:
-    corners = _CORNERS.get(name, 20)
+    corners = CORNERS.get(name, 20)
     turn = math.pi / 4 if name == "marine" else math.pi / 2
     return [
         (x + size * math.cos(turn + 2 * math.pi * k / corners), y - size * math.sin(turn + 2 * math.pi * k / corners))
@@ -187,70 +247,10 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def _caption(pen: ImageDraw.ImageDraw, r: Roster, state: Any, shown: np.ndarray, size: tuple[int, int]) -> None:
+def _caption(canvas: Canvas, r: Roster, state: Any, shown: np.ndarray) -> None:
     allies, enemies = int(shown[r.ally].sum()), int(shown[r.enemy].sum())
-    font = _font(26)
+    pen, right, font = canvas.pen, canvas.size[0], _font(26)
     pen.text((14, 10), f"{r.spec.name}   step {int(state.step)}", fill=(200, 208, 220), font=font)
-    pen.text((size[0] - 110, 10), f"{allies}", fill=TEAMS[0], font=font, anchor="ra")
-    pen.text((size[0] - 84, 10), "vs", fill=(150, 160, 172), font=font, anchor="ma")
-    pen.text((size[0] - 58, 10), f"{enemies}", fill=TEAMS[1], font=font, anchor="la")
-
-
-# For a browser
-
-
-def sketch(env: Any, states: np.ndarray) -> Sketch:
-    """Units read back from (n, S) state vectors, in the window's coordinates; the fallen have life 0."""
-    r, shape = env.roster, env.layout
-    x0, _, _, y1 = _window(r)
-    states = np.asarray(states, np.float32)
-    split = shape.n_allies * shape.unit_dim
-    width = 3 + shape.enemy_shields + shape.type_bits
-    allies = states[:, :split].reshape(len(states), shape.n_allies, shape.unit_dim)
-    enemies = states[:, split : split + shape.n_enemies * width].reshape(len(states), shape.n_enemies, width)
-    sides = [(allies, 2, shape.ally_shields), (enemies, 1, shape.enemy_shields)]
-    parts = [_figures(side, place, shields) for side, place, shields in sides]
-    figures = np.concatenate(parts, axis=1)
-    figures[..., 0] -= x0
-    figures[..., 1] = y1 - figures[..., 1]
-    return Sketch(_scene(r), figures)
-
-
-def _figures(side: np.ndarray, place: int, shields: bool) -> np.ndarray:
-    """(n, units, F) features, of which number `place` is x -> (n, units, 4): map position, life, shield."""
-    position = side[..., place : place + 2] * terrain.SIZE + terrain.SIZE / 2
-    shield = side[..., place + 2] if shields else np.zeros(side.shape[:2], np.float32)
-    return np.concatenate([position, side[..., :1], shield[..., None]], axis=-1).clip(0, [32, 32, 1, 1])
-
-
-def _scene(r: Roster) -> dict[str, Any]:
-    x0, y0, x1, y1 = _window(r)
-    outlines = [[[round(x - x0, 3), round(y1 - y, 3)] for x, y in _outline(planes)] for planes in r.terrain.pieces]
-    edges = [{"polygon": outline, "stroke": _hex(EDGE), "thickness": 0.2} for outline in outlines]
-    grounds = [{"polygon": outline, "fill": _hex(GROUND)} for outline in outlines]
-    return {
-        "width": x1 - x0,
-        "height": y1 - y0,
-        "background": _hex(BACKGROUND),
-        "closest": 14,
-        "shapes": edges + grounds,
-        "figures": [_figure(r, i) for i in range(r.n)],
-    }
-
-
-def _figure(r: Roster, i: int) -> dict[str, Any]:
-    unit, team = r.units[i], int(i >= r.n_allies)
-    return {
-        "corners": _CORNERS.get(unit.name, 0),
-        "turn": math.pi / 4 if unit.name == "marine" else math.pi / 2,
-        "size": max(unit.radius, 0.42),
-        "fill": _hex(DARK_TEAMS[team]),
-        "stroke": _hex(TEAMS[team]),
-        "letter": unit.letter,
-        "name": unit.name.replace("_", " "),
-        "rings": True,
-    }
-
-
-def _hex(colour: tuple[int, int, int]) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
+    pen.text((right - 110, 10), f"{allies}", fill=TEAMS[0], font=font, anchor="ra")
+    pen.text((right - 84, 10), "vs", fill=(150, 160, 172), font=font, anchor="ma")
+    pen.text((right - 58, 10), f"{enemies}", fill=TEAMS[1], font=font, anchor="la")

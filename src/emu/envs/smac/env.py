@@ -21,7 +21,7 @@ from emu.envs.smac.chance import Chance
 from emu.envs.smac.features import Layout, Options
 from emu.envs.smac.maps import MAPS, MapSpec
 from emu.envs.smac.roster import Roster, roster
-from emu.envs.smac.simulate import advance, fresh_world
+from emu.envs.smac.simulate import FIRST_TARGET, advance, fresh_world
 from emu.envs.smac.world import World
 from emu.envs.spec import EnvSpec, Sketch
 from emu.errors import EnvError, did_you_mean
@@ -124,7 +124,7 @@ class SmacEnv:
 
     def step(self, state: State, action: Array, key: Array) -> tuple[State, Outcome]:
         action = action.astype(jnp.int32)
-        world = advance(self.battle)(state.world, action, self.chance.jitter(self.roster, key))
+        world = advance(self.battle)(state.world, action, self.chance.jitter(self.roster.n, key))
         after = State(world, action, state.step + 1)
         return after, self._judge(state.world, after)
 
@@ -180,6 +180,17 @@ class SmacEnv:
         limit = self.battle.limit
         return features.global_state(self.roster, state.world, self.layout, state.last_action, state.step, limit)
 
+    @property
+    def first_target(self) -> int:
+        return FIRST_TARGET
+
+    def roster_in(self, state: State) -> Roster:
+        """Who fights in a battle: the same in all of a map."""
+        del state
+        return self.roster
+
+    roster_of = roster_in  # for pictures
+
     def draw(self, state: State) -> Any:
         from emu.envs.smac.draw import draw  # Pillow is needed only here
 
@@ -193,7 +204,7 @@ class SmacEnv:
 
     def sketch(self, states: np.ndarray) -> Sketch:
         """Battles for a browser, from state vectors alone."""
-        from emu.envs.smac.draw import sketch
+        from emu.envs.smac.sketch import sketch
 
         return sketch(self, states)
 
@@ -202,7 +213,7 @@ class SmacEnv:
         """Players that need no training, beside `random`."""
         from emu.envs.smac.scripted import PLAYERS  # which needs this module
 
-        return {name: player for name, player in PLAYERS.items() if name != "random"}
+        return PLAYERS
 
     def final_counts(self, state: State) -> dict[str, Array]:
         """What a summary tells of the end of a battle."""

@@ -27,7 +27,11 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class MapSpec:
-    """One battle. `attack` is where enemies attack-move to; "unit": they hunt ally 0; None: they stay."""
+    """One battle.
+
+    `attack` is where enemies attack-move to; "unit": they hunt ally 0; "nearest": each hunts its nearest ally, as in
+    SMACv2; None: they stay.
+    """
 
     name: str
     allies: tuple[Group, ...]

@@ -193,6 +193,12 @@ def roster(spec: MapSpec) -> Roster:
     )
 
 
+@functools.cache
+def known_roster(spec: MapSpec, units: tuple[UnitType, ...], n_allies: int) -> Roster:
+    """The roster of a battle that drew its units, afterwards: for pictures."""
+    return _assemble(figures(units), spec=spec, units=units, n_allies=n_allies, spawn=np.zeros((0, 2), np.float32))
+
+
 def drawn_roster(spec: MapSpec, types: tuple[UnitType, ...], n_allies: int, kinds: Array) -> Roster:
     """The roster of a battle whose units are known only when it runs: `kinds`, (N, E), are indices into `types`."""
 

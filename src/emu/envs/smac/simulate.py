@@ -7,6 +7,7 @@ it a whole `jax.vmap` batch at once with the environments as the last axis.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from emu.types import Array, PyTree
 
 MOVES = ((0, 1), (0, -1), (1, 0), (-1, 0))  # actions 2 to 5: north, south, east, west
 FIRST_TARGET = 6
+SCRIPT_PERIOD = 8  # loops
 
 
 def fresh_world(r: Roster) -> World:
@@ -36,6 +38,7 @@ def fresh_world(r: Roster) -> World:
         x=r.spawn[:, 0], y=r.spawn[:, 1], life=r.life[:, 0], shield=r.shield[:, 0], cooldown=zero, windup=zero,
         backswing=zero, target=nobody, flight=zero, aim=nobody, unhurt=zero, attacker=nobody, energy=energy,
         healing=zero.astype(bool), bursting=zero.astype(bool), vx=zero, vy=zero, lookout=zero, side=zero, goal=goal,
+        script=np.zeros(1, np.float32),
     )  # fmt: skip
     return jax.tree.map(jnp.asarray, world)
 
@@ -45,6 +48,8 @@ def tick(r: Roster, w: World, orders: Orders, jitter: Array) -> World:
     alive = w.life > 0
     quarry = choose_targets(r, w, alive, orders)
     w = w._replace(lookout=jnp.where(w.lookout <= 0, LOOKOUT_PERIOD - 1.0, w.lookout - 1.0))
+    if r.spec.attack == "nearest":
+        w = w._replace(script=jnp.where(w.script <= 0, SCRIPT_PERIOD - 1.0, w.script - 1.0))
     w, struck = combat.strike(r, w, alive, quarry, jitter)
     damage = stack(combat.take_hits(r, w, struck, r.ally, r.enemy), combat.take_hits(r, w, struck, r.enemy, r.ally))
     w = combat.spare_late_shots(r, w, struck, damage)
@@ -80,23 +85,30 @@ def advance_many(r: Roster, w: World, action: Array, jitter: Array) -> World:
 @functools.cache
 def advance(spec: MapSpec):
     """The function (world, action, jitter) -> world for one environment, with its batching rule."""
+    return environments_last(lambda *args: advance_many(roster(spec), *args))
+
+
+def environments_last(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """A function on arrays whose last axis is the environments, as one on those of a single environment.
+
+    Under `jax.vmap` it is handed the whole batch at once.
+    """
 
     @jax.custom_batching.custom_vmap
-    def run(w: World, action: Array, jitter: Array) -> World:
-        many = jax.tree.map(lambda a: a[..., None], (w, action, jitter))
-        return jax.tree.map(lambda a: a[..., 0], advance_many(roster(spec), *many))
+    def run(*args: PyTree) -> PyTree:
+        many = jax.tree.map(lambda a: a[..., None], args)
+        return jax.tree.map(lambda a: a[..., 0], function(*many))
 
     @run.def_vmap
-    def run_batch(axis_size: int, batched: PyTree, w: World, action: Array, jitter: Array):
-        def environments_last(array: Array, is_batched: bool) -> Array:
+    def run_batch(axis_size: int, batched: PyTree, *args: PyTree):
+        def move(array: Array, is_batched: bool) -> Array:
             return (
                 jnp.moveaxis(array, 0, -1)
                 if is_batched
                 else jnp.broadcast_to(array[..., None], (*array.shape, axis_size))
             )
 
-        many = jax.tree.map(environments_last, (w, action, jitter), tuple(batched))
-        result = advance_many(roster(spec), *many)
+        result = function(*jax.tree.map(move, args, tuple(batched)))
         return jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), result), jax.tree.map(lambda _: True, result)
 
     return run

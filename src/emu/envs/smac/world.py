@@ -42,6 +42,7 @@ class World(NamedTuple):
     lookout: Array  # loops until the unit looks out for targets again
     side: Array  # on which side (sign) a blocked unit passes, and how long it was held up (size, at most 1)
     goal: Array  # (2,): the point of the enemies' order
+    script: Array  # (1,): loops until the map's script looks after idle enemies again; only where it does
 
 
 class Orders(NamedTuple):
