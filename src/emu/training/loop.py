@@ -73,7 +73,7 @@ class Trainer:
         self.snapshots = SnapshotWriter(folder, self.evaluator, config.seed)
         self.loggers = build_loggers(config)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
-        self.means, self.counters, self.clock = Means(), Counters(), Clock()
+        self.means, self.counters, self.clock = Means(), Counters(), Clock(progress)
         self.schedules = {
             "log": Schedule(config.log_interval),
             "evaluation": Schedule(config.eval.interval, end=config.steps, done=-1),
@@ -107,9 +107,9 @@ class Trainer:
         return summary
 
     def stop_if_asked(self) -> None:
-        if self.stop_signal:
+        if stopped_by := self.stop_signal or self.progress.closed_by:
             save(self)
-            raise Stopped(self.stop_signal)
+            raise Stopped(stopped_by)
 
     def open_writer(self, keep_bytes: int = 0) -> None:
         for logger in self.loggers:
