@@ -156,9 +156,15 @@ def evaluate(team: Team | Folder, episodes: int = 320, seed: int = 1) -> dict[st
     return {**values, "episodes": episodes, "trained_steps": team.step}
 
 
-def export_team(team: Team | Folder, folder: Folder) -> Path:
-    """Write a team, and nothing else of its run, into a folder: `team.safetensors` and `team.json`."""
-    return write_team(team if isinstance(team, Team) else load(team), Path(folder))
+def export_team(team: Team | Folder, folder: Folder, *, onnx: bool = False) -> Path:
+    """Write a team, and nothing else of its run, into a folder: `team.safetensors` and `team.json`.
+
+    Args:
+        team: A team, or whatever `load` takes.
+        folder: Where it goes: new, empty, or with an exported team, which is replaced.
+        onnx: Also write the network as `team.onnx`; needs the package onnx.
+    """
+    return write_team(team if isinstance(team, Team) else load(team), Path(folder), onnx)
 
 
 def make_env(name: str, **arguments: Any) -> Any:

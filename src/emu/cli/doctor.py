@@ -33,6 +33,7 @@ EXTRAS = {
     "jaxmarl": "jaxmarl",
     "mujoco": "mujoco",
     "study": "openTSNE",
+    "onnx": "onnx",
     "bench": "pykdtree",
     "dev": "pytest",
 }
