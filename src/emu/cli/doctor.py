@@ -34,6 +34,8 @@ EXTRAS = {
     "mujoco": "mujoco",
     "study": "openTSNE",
     "onnx": "onnx",
+    "wandb": "wandb",
+    "trackio": "trackio",
     "bench": "pykdtree",
     "dev": "pytest",
 }

@@ -27,6 +27,7 @@ from emu.run.checkpoint import Checkpoints
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
+from emu.training.best_team import log_best_team
 from emu.training.build import build_keeper
 from emu.training.callbacks import Callbacks
 from emu.training.clock import Clock
@@ -101,6 +102,7 @@ class Trainer:
                     summary = self.report() or summary
                     self.stop_if_asked()
                 save(self)
+            log_best_team(self)
         finally:
             self.writer.close()
             self.rollout.close()
