@@ -128,7 +128,7 @@ class Progress:
         self.status.move(step)
 
     def tested(self, step: int, summary: dict[str, Any]) -> None:
-        self.status.evaluation, self.status.step = summary, step
+        self.status.evaluation, self.status.step, self.status.doing = summary, step, ""
         if not self._live:
             self._line()
 
