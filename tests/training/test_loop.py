@@ -100,7 +100,7 @@ def test_more_devices_than_there_are_is_refused(tmp_path):
 
 def test_a_run_folder_says_where_it_came_from(finished):
     meta = json.loads((finished / "meta.json").read_text())
-    assert meta["env"] == {"name": "gridworld", "version": "1"}
+    assert meta["env"] == {"name": "gridworld", "version": "1", "has_goal": True}
     assert {"emu", "git_commit", "python", "packages", "devices", "command"} <= set(meta)
     assert read_config(finished) == tiny_config()
 
