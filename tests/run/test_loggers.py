@@ -47,6 +47,20 @@ def write_all(folder, name, settings=None, from_step=0):
     writer.close()
 
 
+def write_all_in_a_process(folder, name, settings, **environment):
+    """The same in a process of its own: some trackers have written everything only when their process ends."""
+    here = Path(__file__).parent
+    program = f"""
+import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]
+from pathlib import Path
+from test_loggers import write_all
+write_all(Path({str(folder)!r}), {name!r}, {settings!r})
+"""
+    around = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", program], env=around, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "", done.stderr
+
+
 def test_every_metric_has_a_group():
     grouped = {"test_length": "eval/length", "epsilon": "train/epsilon", "replay_bytes": "train/replay_bytes"}
     assert {name: tag(name) for name in grouped} == grouped
@@ -150,7 +164,7 @@ def wandb_records(path):
 
 def test_weights_and_biases_keeps_an_offline_run_in_the_folder(tmp_path):
     pytest.importorskip("wandb")
-    write_all(tmp_path, "wandb", {"project": "mine"})
+    write_all_in_a_process(tmp_path, "wandb", {"project": "mine"})
     (path,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     rows, run = {}, None
     for record in wandb_records(path):
@@ -178,18 +192,8 @@ def test_a_resumed_run_keeps_its_name_at_weights_and_biases(tmp_path):
 
 
 def test_trackio_keeps_a_run_on_this_machine(tmp_path):
-    """In a process of its own: trackio asks once, when it is imported, where its files go."""
     pytest.importorskip("trackio")
-    here = Path(__file__).parent
-    program = f"""
-import sys; sys.path[:0] = [{str(here)!r}, {str(here.parent)!r}]
-from pathlib import Path
-from test_loggers import write_all
-write_all(Path({str(tmp_path)!r}), "trackio", {{"project": "mine"}})
-"""
-    around = {**os.environ, "TRACKIO_DIR": str(tmp_path / "db")}
-    done = subprocess.run([sys.executable, "-c", program], env=around, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout == "", done.stderr
+    write_all_in_a_process(tmp_path, "trackio", {"project": "mine"}, TRACKIO_DIR=str(tmp_path / "db"))
     with contextlib.closing(sqlite3.connect(tmp_path / "db" / "mine.db")) as database:
         rows = database.execute("select step, metrics from metrics").fetchall()
         ((name, settings),) = database.execute("select run_name, config from configs").fetchall()
