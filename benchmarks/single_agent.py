@@ -20,8 +20,9 @@ from emu.config.presets import preset
 from emu.devices import configure_cpu_devices
 from emu.envs.protocols import PythonEnv
 from emu.envs.scripted import random_action, random_shape
+from emu.training.live import human_bytes
 from emu.training.loop import Trainer
-from emu.training.progress import Progress, human_bytes
+from emu.training.progress import Progress
 
 SCHEDULES = {"episode": {}, "step": {"learner.updates_per_episode": 0, "learner.updates_per_step": 1.0}}
 

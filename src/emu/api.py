@@ -115,7 +115,15 @@ def train(
     return _run(path, lambda: session.train(config, path, Progress(quiet=quiet), callbacks=hooks))
 
 
-def resume(run: Folder, steps: int | None = None, *, callbacks: Iterable[Any] = (), quiet: bool = False) -> Run:
+def resume(
+    run: Folder,
+    steps: int | None = None,
+    *,
+    callbacks: Iterable[Any] = (),
+    quiet: bool = False,
+    trust: bool = False,
+    restart: bool = False,
+) -> Run:
     """Go on with a run that was stopped or killed, as if it never had been.
 
     Args:
@@ -123,20 +131,23 @@ def resume(run: Folder, steps: int | None = None, *, callbacks: Iterable[Any] = 
         steps: Train up to this many environment steps in all; None: as many as were planned.
         callbacks: As for `train`.
         quiet: No progress on the screen.
+        trust: The run's settings may name code from outside this package, which is then run.
+        restart: Begin anew where no checkpoint is left; what the run wrote is removed.
     """
     path, hooks = Path(run), Callbacks(callbacks)
-    return _run(path, lambda: session.resume(path, steps, Progress(quiet=quiet), callbacks=hooks))
+    return _run(path, lambda: session.resume(path, steps, Progress(quiet=quiet), trust, restart, hooks))
 
 
-def load(run: Folder, which: Which = "best") -> Team:
+def load(run: Folder, which: Which = "best", *, trust: bool = False) -> Team:
     """A trained team.
 
     Args:
         run: A run, its folder, or a folder that `emu export-team` wrote.
         which: "best": of the evaluation with the highest win rate, then return; "last": of the newest checkpoint; a
             number: of the checkpoint at that environment step, while it is kept.
+        trust: The run's settings may name code from outside this package, which is then run.
     """
-    return load_team(Path(run), which)
+    return load_team(Path(run), which, trust)
 
 
 def evaluate(team: Team | Folder, episodes: int = 320, seed: int = 1) -> dict[str, float]:
@@ -156,9 +167,15 @@ def evaluate(team: Team | Folder, episodes: int = 320, seed: int = 1) -> dict[st
     return {**values, "episodes": episodes, "trained_steps": team.step}
 
 
-def export_team(team: Team | Folder, folder: Folder) -> Path:
-    """Write a team, and nothing else of its run, into a folder: `team.safetensors` and `team.json`."""
-    return write_team(team if isinstance(team, Team) else load(team), Path(folder))
+def export_team(team: Team | Folder, folder: Folder, *, onnx: bool = False) -> Path:
+    """Write a team, and nothing else of its run, into a folder: `team.safetensors` and `team.json`.
+
+    Args:
+        team: A team, or whatever `load` takes.
+        folder: Where it goes: new, empty, or with an exported team, which is replaced.
+        onnx: Also write the network as `team.onnx`; needs the package onnx.
+    """
+    return write_team(team if isinstance(team, Team) else load(team), Path(folder), onnx)
 
 
 def make_env(name: str, **arguments: Any) -> Any:

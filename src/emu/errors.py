@@ -23,9 +23,7 @@ class CheckpointError(EmuError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint for an unknown word: the closest known one, or all of them."""
+    """A hint for an unknown word: the closest known one, else all of them."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    if close:
-        return f"Did you mean '{close[0]}'?"
-    return "Known: " + ", ".join(known) + "."
+    return f"Did you mean '{close[0]}'?" if close else "Known: " + ", ".join(known) + "."

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.config import Config
 from emu.errors import EmuError
-from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter, read_rows, read_timing
 from emu.training.means import Means
 from toys import flip_byte
@@ -69,32 +67,6 @@ def test_a_file_shorter_than_the_checkpoint_says_is_refused(tmp_path):
 def test_a_folder_without_metrics_is_no_run(tmp_path):
     with pytest.raises(EmuError, match="is not a run folder"):
         read_rows(tmp_path)
-
-
-def tensorboard(folder, from_step):
-    (logger,) = build_loggers(Config())
-    logger.open(folder, Config(), from_step)
-    return logger
-
-
-def test_tensorboard_files_hold_every_finite_value(tmp_path):
-    from tensorboardX.proto import event_pb2
-
-    writer = MetricsWriter(tmp_path, [tensorboard(tmp_path, 0)])
-    writer.row(3, {"a": 0.5, "nan": float("nan"), "b": 2.0})
-    writer.close()
-    resumed = MetricsWriter(tmp_path, [tensorboard(tmp_path, 3)])
-    resumed.close()
-    found, starts = {}, []
-    for path in (tmp_path / "tensorboard").iterdir():
-        data, at = path.read_bytes(), 0
-        while at < len(data):
-            length = int.from_bytes(data[at : at + 8], "little")
-            event = event_pb2.Event.FromString(data[at + 12 : at + 12 + length])
-            at += 16 + length
-            found |= {(event.step, v.tag): v.simple_value for v in event.summary.value}
-            starts += [event.step] if event.HasField("session_log") else []
-    assert found == {(3, "a"): 0.5, (3, "b"): 2.0} and starts == [3]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")

@@ -14,7 +14,7 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
 
 
 def command(*words: Any) -> list[str]:
-    return [sys.executable, "-m", "emu.cli.app", *map(str, words)]
+    return [sys.executable, "-m", "emu", *map(str, words)]
 
 
 def emu(*words: Any, **environment: Any) -> subprocess.CompletedProcess[str]:

@@ -42,6 +42,27 @@ def test_evaluate(run):
     assert values["episodes"] == 3 and values["test_length"] == 1.0
 
 
+def test_evaluate_the_last_team(run):
+    step = max(int(path.name) for path in (run[0] / "checkpoints").iterdir())
+    for which in ("last", str(step)):
+        done = emu("evaluate", run[0], "--episodes", 2, "--which", which, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["trained_steps"] == step
+
+
+def test_export_team(run, tmp_path):
+    done = emu("export-team", run[0], tmp_path / "team")
+    assert done.returncode == 0, done.stderr
+    assert "team.json, team.safetensors" in done.stdout
+    evaluated = [emu("evaluate", folder, "--episodes", 3, "--json").stdout for folder in (run[0], tmp_path / "team")]
+    assert evaluated[0] == evaluated[1] and json.loads(evaluated[0])["episodes"] == 3
+
+
+def test_quiet_is_quiet(tmp_path):
+    done = emu(*tiny_train(tmp_path / "run", "vdn", "matrix/coordination", **MATRIX), "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_render(run, tmp_path):
     done = emu("render", run[0], "--out", tmp_path / "team.gif", "--tries", 1)
     assert done.returncode == 0, done.stderr
@@ -79,6 +100,23 @@ def test_lists(capsys):
     assert main(["envs"]) == 0 and main(["algos"]) == 0
     text = capsys.readouterr().out
     assert "gridworld/tiny" in text and "qmix" in text
+
+
+def test_the_list_of_environments_fits_80_columns_and_a_name_in_full_tells_all(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["envs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and sum("smac/3m " in line for line in lines) == 1
+    row = next(line for line in lines if line.startswith("gridworld/tiny "))
+    assert row.split()[1:4] == ["2", "5", "12"]
+    assert main(["envs", "matrix/"]) == 0
+    filtered = capsys.readouterr().out
+    assert "matrix/climbing" in filtered and "gridworld" not in filtered
+    for words in ("gridworld", "gridworld/ti"):
+        assert main(["envs", words]) == 0
+        assert "state dim" in capsys.readouterr().out
+    assert main(["envs", "chess"]) == 2
+    assert "gridworld/tiny, " in capsys.readouterr().err, "all names are shown where none is close"
 
 
 def test_an_environment_whose_package_is_missing_is_listed_all_the_same(capsys, monkeypatch):
@@ -133,6 +171,7 @@ def test_every_option_of_train_has_a_help_text():
         (["train", "--seed=-1"], "seed must lie in [0, 4294967295], not -1"),
         (["resume", "nowhere"], "nowhere is not a run folder"),
         (["evaluate", "nowhere"], "nowhere is not a run folder"),
+        (["evaluate", "nowhere", "--which", "newest"], "--which must be best, last, or the step"),
         (["render", "nowhere", "--fps", "0"], "--fps must lie between"),
         (["evaluate", "nowhere", "--episodes", "0"], "--episodes must be at least 1"),
         (["plot", "nowhere"], "nowhere does not exist"),

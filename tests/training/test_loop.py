@@ -77,7 +77,8 @@ def test_nothing_is_compiled_twice(tmp_path):
     trainer.run()
     assert 1 <= trainer.learner.update._cache_size() <= len(trainer.replay.lengths) == 2
     assert trainer.rollout._run._cache_size() == 1
-    assert trainer.evaluator._run._cache_size() == 1
+    ((_, evaluation),) = trainer.evaluator._programs.values()
+    assert evaluation._cache_size() == 1
 
 
 def test_one_device_is_enough(finished, tmp_path):
@@ -99,7 +100,7 @@ def test_more_devices_than_there_are_is_refused(tmp_path):
 
 def test_a_run_folder_says_where_it_came_from(finished):
     meta = json.loads((finished / "meta.json").read_text())
-    assert meta["env"] == {"name": "gridworld", "version": "1"}
+    assert meta["env"] == {"name": "gridworld", "version": "1", "has_goal": True}
     assert {"emu", "git_commit", "python", "packages", "devices", "command"} <= set(meta)
     assert read_config(finished) == tiny_config()
 

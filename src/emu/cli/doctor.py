@@ -33,6 +33,9 @@ EXTRAS = {
     "jaxmarl": "jaxmarl",
     "mujoco": "mujoco",
     "study": "openTSNE",
+    "onnx": "onnx",
+    "wandb": "wandb",
+    "trackio": "trackio",
     "bench": "pykdtree",
     "dev": "pytest",
 }

@@ -78,7 +78,7 @@ class TrainArgs:
     rules: Literal["default", "paper", "authors"] = "default"  # the paper's t_emb, or all rules of the authors' code
     fast: bool = False  # λ-returns of 0.6 and no curiosity; the curve is called ALGO+fast
     run_dir: Path | None = None  # where the run goes; None: runs/ENV/ALGO-seedSEED
-    quiet: bool = False  # no progress
+    quiet: bool = False  # nothing on the screen but errors
 
 
 def parse_train(words: list[str]) -> TrainArgs:

@@ -11,7 +11,11 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """What a learner must know of an environment before the first step."""
+    """What a learner must know of an environment before the first step.
+
+    Required: `name`, `version`, `n_agents`, `n_actions`, `obs_dim`, `state_dim`, `episode_limit`. Everything else has a
+    default; say `has_goal=True` if episodes can be won.
+    """
 
     name: str
     version: str  # change it whenever the dynamics, rewards or features change: results are not comparable across
@@ -20,15 +24,19 @@ class EnvSpec:
     obs_dim: int
     state_dim: int
     episode_limit: int
-    unit_dim: int  # agent i's own features are state[i * unit_dim : (i + 1) * unit_dim]
-    has_goal: bool  # whether `won` means anything; without a goal, desirability comes from the return
-    return_range: tuple[float, float]  # smallest and largest undiscounted return possible
+    unit_dim: int = -1  # agent i's own features are state[i * unit_dim : (i + 1) * unit_dim]; -1: an equal share each
+    has_goal: bool = False  # whether `won` means anything; without a goal, desirability comes from the return
+    return_range: tuple[float, float] = (-math.inf, math.inf)  # smallest and largest undiscounted return possible
     action_dim: int = 0  # continuous actions: this many numbers in [-1, 1], and n_actions is 1; 0: discrete actions
     state_is_obs: bool = False  # the state is the observation of the only agent: nobody needs to keep it twice
     obs_type: str = "float32"  # how observations are kept; pictures as uint8
     state_type: str = "float32"  # how states are kept; features as float16
     picture: tuple[int, int] | None = None  # observations are grey pictures, 0 ... 255, of this height and width
     stack: int = 1  # a learner of single steps sees so many observations, the oldest first; zeros before the first
+
+    def __post_init__(self) -> None:
+        if self.unit_dim == -1 and self.n_agents > 0:
+            object.__setattr__(self, "unit_dim", self.state_dim // self.n_agents)
 
     @property
     def step_fields(self) -> dict[str, tuple[tuple[int, ...], Any]]:

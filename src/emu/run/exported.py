@@ -3,8 +3,9 @@
     my_team/
       team.safetensors     the parameters that acting needs, by name
       team.json            the shapes of the task, the layers of the network, the settings of the run
+      team.onnx            the network as ONNX, where it was asked for (`emu.run.onnx_graph`)
 
-Both files can be read without this package: `examples/use_exported_team.py` acts with plain NumPy or PyTorch.
+All files can be read without this package: `examples/use_exported_team.py` acts with plain NumPy or PyTorch.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import emu
 from emu.config import Config, from_dict, to_dict
 from emu.errors import CheckpointError, EmuError
-from emu.files import read_object, replace_json
-from emu.run.trees import SUFFIX, load_tree, save_tree
+from emu.files import read_object, replace_bytes, replace_json
+from emu.run.onnx_graph import onnx_bytes
+from emu.run.trees import SUFFIX, load_tree, named_leaves, save_tree
 from emu.types import PyTree
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from emu.run.team import Team
 
 FORMAT = 1
-PARAMETERS, DESCRIPTION = f"team{SUFFIX}", "team.json"
+PARAMETERS, DESCRIPTION, GRAPH = f"team{SUFFIX}", "team.json", "team.onnx"
 
 
 def is_exported(folder: Path) -> bool:
@@ -32,8 +34,10 @@ def is_exported(folder: Path) -> bool:
     return (folder / DESCRIPTION).exists()
 
 
-def export_team(team: Team, folder: Path) -> Path:
+def export_team(team: Team, folder: Path, onnx: bool = False) -> Path:
     """Write a team into a folder that is new, empty, or holds an exported team, which is replaced."""
+    network = describe_network(team.learner, team.policy)
+    graph = onnx_bytes(network, named_leaves(team.policy), team.env.spec) if onnx else None
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_exported(folder))):
         raise EmuError(f"{folder} already holds something else. Choose another folder for the team.")
     spec = team.env.spec
@@ -48,14 +52,17 @@ def export_team(team: Team, folder: Path) -> Path:
         "step": team.step,
         "evaluation": team.evaluation,
         "task": shapes,
-        "network": describe_network(team.learner),
+        "network": network,
         "config": to_dict(team.config),
     }
+    (folder / GRAPH).unlink(missing_ok=True)
+    if graph is not None:
+        replace_bytes(folder / GRAPH, graph)
     replace_json(folder / DESCRIPTION, description, indent=2)
     return folder
 
 
-def describe_network(learner: Learner) -> dict[str, Any]:
+def describe_network(learner: Learner, policy: PyTree) -> dict[str, Any]:
     """The layers that acting runs through; "other" for networks whose parameters alone say too little."""
     from emu.learners.dqn import DQNLearner
     from emu.learners.td3 import TD3Learner
@@ -66,10 +73,11 @@ def describe_network(learner: Learner) -> dict[str, Any]:
     if isinstance(agent, RecurrentAgent):
         inputs = ["obs", *(["last_action"] if agent.last_action else []), *(["agent_id"] if agent.agent_id else [])]
         return {"kind": "recurrent", "inputs": inputs, "hidden": agent.hidden, "own_heads": agent.own_heads}
+    layers = sorted(name.removesuffix(".kernel") for name in named_leaves(policy) if name.endswith(".kernel"))
     if isinstance(learner, TD3Learner):
-        return {"kind": "feedforward", "output": "tanh"}
+        return {"kind": "feedforward", "layers": layers, "output": "tanh"}
     if isinstance(learner, DQNLearner) and isinstance(learner.net, VectorQ):
-        return {"kind": "feedforward", "output": "q"}
+        return {"kind": "feedforward", "layers": layers, "output": "q"}
     return {"kind": "other"}
 
 

@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "tensorboard"
 
     @property
+    def wandb(self) -> Path:
+        """What Weights & Biases keeps, where that logger is used."""
+        return self.path / "wandb"
+
+    @property
     def best(self) -> Path:
         return self.path / "best"
 

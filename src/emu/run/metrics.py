@@ -46,6 +46,8 @@ class MetricsWriter:
         with self._writing():
             self._timing.write(json.dumps({"step": step, **values}) + "\n")
             self._timing.flush()
+            for logger in self._loggers:
+                logger.timing(step, values)
 
     def sync(self) -> int:
         """Make sure that everything written is on disk; the number of bytes that is."""

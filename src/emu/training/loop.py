@@ -27,6 +27,7 @@ from emu.run.checkpoint import Checkpoints
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
+from emu.training.best_team import log_best_team
 from emu.training.build import build_memory
 from emu.training.callbacks import Callbacks
 from emu.training.clock import Clock
@@ -73,7 +74,7 @@ class Trainer:
         self.snapshots = SnapshotWriter(folder, self.evaluator, config.seed)
         self.loggers = build_loggers(config)
         self.checkpoints = Checkpoints(folder, config.checkpoint.keep)
-        self.means, self.counters, self.clock = Means(), Counters(), Clock()
+        self.means, self.counters, self.clock = Means(), Counters(), Clock(progress)
         self.schedules = {
             "log": Schedule(config.log_interval),
             "evaluation": Schedule(config.eval.interval, end=config.steps, done=-1),
@@ -103,6 +104,7 @@ class Trainer:
                     summary = self.report() or summary
                     self.stop_if_asked()
                 save(self)
+            log_best_team(self)
         finally:
             self.writer.close()
             self.rollout.close()

@@ -1,58 +1,63 @@
-"""What a person sees while a run goes on: a header, one live line, a line per test."""
+"""What a person sees while a run goes on: a header, then a live line; in a pipe or a log file, plain lines.
+
+A plain line comes with every evaluation, and whenever `SILENCE` seconds have passed without one. The first time that
+the loop does something it is being compiled, which the line says.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
+
+from emu.run.folder import EVALUATION
+from emu.run.metrics import read_rows
+from emu.training.live import Status, human_bytes
 
 if TYPE_CHECKING:
     from emu.config import Config
     from emu.training.loop import Trainer
 
-
-def human_bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
-def human_time(seconds: float) -> str:
-    minutes, seconds = divmod(max(0, int(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
-
-
-WINDOW = 15.0  # seconds over which the speed is measured: compiling should not weigh on it for long
+SILENCE = 30.0  # seconds after which a log file hears that the run goes on
+LOOK = 1.0  # seconds between two looks whether it is time
+WIDE = 1_000  # columns of a log file: everything is said
+COMPILED = {  # what is compiled when it is done for the first time
+    "rollout": "compiling the rollout",
+    "learner": "compiling the learner",
+    "evaluation": "compiling the evaluation",
+    "memory": "preparing the memory",
+}
 
 
 class Progress:
-    """Live progress on a terminal; on a pipe or in a log file, a plain line per test."""
+    """Reports one run on standard error. `quiet` says nothing at all."""
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True, quiet=quiet)
         self.closed_by: str | None = None  # the signal that stands for an output that nobody reads any more
-        self._bar: Bar | None = None
-        self._has_goal = True
-        self._win = float("nan")
-        self._return = float("nan")
-        self._recent: deque[tuple[float, int]] = deque()
-        self._extra = ""
+        self.status = Status()
+        self._done_before: set[str] = set()
+        self._live = False
+        self._said_at = 0.0  # when the last plain line was printed
+
+    def starting(self, what: str) -> None:
+        """Something to see at once: loading JAX takes seconds."""
+        self._print(f"[dim]{escape(what)}: loading JAX …[/]")
 
     def header(self, config: Config, trainer: Trainer) -> None:
-        """What is about to run, and how much memory it may take."""
+        """What is about to run, how much memory it may take, and how it did before it was resumed."""
         spec = trainer.env.spec
-        self._has_goal = spec.has_goal
+        self.status.has_goal = spec.has_goal
+        if trainer.counters.step:
+            rows = (row for row in read_rows(trainer.folder) if row["step"] <= trainer.counters.step)
+            self.status.evaluation = next((row for row in reversed(list(rows)) if EVALUATION in row), {})
         table = Table.grid(padding=(0, 2))
         what = f"[bold]{escape(config.algo)}[/] on [bold]{escape(config.env)}[/], seed {config.seed}"
         table.add_row("algorithm", what)
@@ -68,63 +73,75 @@ class Progress:
 
     @contextlib.contextmanager
     def watching(self, total: int, done: int) -> Iterator[None]:
-        self._recent.append((time.monotonic(), done))
-        if not self.console.is_terminal:
-            self._total = total
+        """While the loop runs, its state is shown."""
+        self.status.begin(total, done)
+        self._said_at = time.monotonic()
+        if self.console.quiet:
             yield
-            return
-        columns = (
-            TextColumn("[bold]train[/]"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[text]}"),
-            TimeElapsedColumn(),
-        )
-        self._total = total
-        bar = Bar(*columns, console=self.console, refresh_per_second=4)
-        with self._noticing():
-            bar.start()
-            self._bar, self._task = bar, bar.add_task("train", total=total, completed=done, text="compiling …")
+        elif self.console.is_terminal:
+            with Live(self.status, console=self.console, refresh_per_second=4), self._live_line():
+                yield
+        else:
+            with self._breaking_silence():
+                yield
+
+    @contextlib.contextmanager
+    def _live_line(self) -> Iterator[None]:
+        self._live = True
         try:
             yield
         finally:
-            self._bar = None
-            with self._noticing():
-                bar.stop()
+            self._live = False
+
+    @contextlib.contextmanager
+    def _breaking_silence(self) -> Iterator[None]:
+        """A thread that speaks when nothing was said for long, also while the loop waits for a compiler."""
+        over = threading.Event()
+
+        def speak() -> None:
+            while not over.wait(LOOK):
+                self.speak_if_silent()
+
+        thread = threading.Thread(target=speak, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def speak_if_silent(self) -> None:
+        if time.monotonic() - self._said_at >= SILENCE:
+            self._line()
+
+    def begin(self, activity: str) -> None:
+        """The loop begins to do something; the first time, it is compiled."""
+        if activity in COMPILED and activity not in self._done_before:
+            self.status.doing, self.status.doing_since = COMPILED[activity], time.monotonic()
+
+    def end(self, activity: str) -> None:
+        self._done_before.add(activity)
+        self.status.doing = ""
 
     def update(self, step: int, epsilon: float, episodes: int, extra: str = "") -> None:
-        self._recent.append((time.monotonic(), step))
-        while len(self._recent) > 2 and self._recent[-1][0] - self._recent[1][0] > WINDOW:
-            self._recent.popleft()
-        self._extra = extra
-        if self._bar is not None:
-            rate = self.rate()
-            left = human_time((self._total - step) / rate) if rate else "?"
-            text = f"{rate:,.0f} steps/s  {left} left  ε {epsilon:.2f}  {self.scores()}  {extra}"
-            with self._noticing():
-                self._bar.update(self._task, completed=min(step, self._total), text=text)
+        self.status.epsilon, self.status.extra = epsilon, extra
+        self.status.move(step)
 
     def tested(self, step: int, summary: dict[str, Any]) -> None:
-        self._win, self._return = summary["test_win_rate"], summary["test_return"]
-        if self._bar is None and not self.console.quiet:
-            rate = self.rate()
-            left = human_time((self._total - step) / rate) if rate else "?"
-            self._print(
-                f"step {step:>9,}/{self._total:,}  {rate:6,.0f} steps/s  {left} left  {self.scores()}  {self._extra}"
-            )
-
-    def scores(self) -> str:
-        """The last evaluation; a win rate only where the task has a goal."""
-        win = f"win {self._win:.2f}  " if self._has_goal else ""
-        return f"{win}return {self._return:.2f}"
+        self.status.evaluation, self.status.step, self.status.doing = summary, step, ""
+        if not self._live:
+            self._line()
 
     def rate(self) -> float:
         """Environment steps a second over the recent past."""
-        (then, first), (now, last) = self._recent[0], self._recent[-1]
-        return (last - first) / (now - then) if now > then else 0.0
+        return self.status.rate()
 
     def warn(self, message: str) -> None:
         self._print(f"[yellow]warning[/] {escape(message)}")
+
+    def _line(self) -> None:
+        self._said_at = time.monotonic()
+        self._print(f"step {escape(self.status.text(WIDE))}")
 
     def _print(self, content: Any) -> None:
         with self._noticing():

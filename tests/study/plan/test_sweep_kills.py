@@ -21,7 +21,7 @@ def start(out, tmp_path):
     settings = [f"{key}={str(value).lower()}" for key, value in CHANGES.items()]
     words = ["--algos", "qmix", "--envs", "gridworld/tiny", "--seeds", "0-1", "--workers", "1", "--set", *settings]
     return subprocess.Popen(
-        [sys.executable, "-m", "emu.cli.app", "sweep", *words, "--out", str(out)],
+        [sys.executable, "-m", "emu", "sweep", *words, "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

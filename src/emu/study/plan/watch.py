@@ -20,7 +20,7 @@ from rich.table import Table
 
 from emu.run.folder import RunFolder, read_meta
 from emu.study.plan.plans import Planned
-from emu.training.progress import human_time
+from emu.training.live import human_time
 
 WINDOW = 60.0  # seconds over which the speed of a run is measured
 LINES_EVERY = 60.0  # seconds between two plain lines about the runs under way

@@ -1,0 +1,62 @@
+"""The commands about an environment alone: `emu check`, `emu play`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from emu.cli.output import AsJson, print_values, require_at_least_one, say, say_aside
+from emu.config.build import JsonObject
+
+
+def check(env: Annotated[str, tyro.conf.Positional], env_args: JsonObject | None = None, episodes: int = 8) -> int:
+    """Play random episodes in an environment and explain what breaks the contract.
+
+    Args:
+        env: A registered name.
+        env_args: Arguments of the environment, as JSON.
+        episodes: How many episodes.
+    """
+    from emu import envs
+    from emu.envs.check import check_env
+
+    require_at_least_one("--episodes", episodes)
+    check_env(envs.make(env, **(env_args or {})), episodes)
+    say(f"'{env}' keeps its contract ({episodes} random episodes).")
+    return 0
+
+
+def play(
+    env: Annotated[str, tyro.conf.Positional],
+    policy: str = "random",
+    episodes: int = 256,
+    seed: int = 0,
+    env_args: JsonObject | None = None,
+    gif: Path | None = None,
+    as_json: AsJson = False,
+) -> int:
+    """Let a scripted player play: mean and spread of length and return, win rate; in battles, who is left.
+
+    Args:
+        env: Any environment, e.g. smac/3s5z, football/3_vs_1_with_keeper or gymnasium:Pendulum-v1.
+        policy: random; on the simulator's maps also nearest, weakest or kite.
+        episodes: How many episodes.
+        seed: Seed of the episodes.
+        env_args: Arguments of the environment, as JSON.
+        gif: Also record one episode into this file.
+        as_json: Print JSON.
+    """
+    from emu import envs
+    from emu.play.build import play_scripted
+    from emu.play.episode import summary_of
+    from emu.play.gif import save_gif
+
+    require_at_least_one("--episodes", episodes)
+    game = envs.make(env, **(env_args or {}))
+    print_values(summary_of(play_scripted(game, policy, episodes, seed)), as_json, f"{policy} on {env}")
+    if gif is not None:
+        (episode,) = play_scripted(game, policy, 1, seed, frames=True)
+        say_aside(str(save_gif(game, episode.frames or [], gif)))
+    return 0
