@@ -73,9 +73,9 @@ def test_a_learner_from_outside_trains_acts_and_is_resumed(outside):
     rows = rows_of(tiny_config("vdn", steps=300, **changes))
     assert rows[-1]["updates"] > 20 and all(np.isfinite(row["loss"]) for row in rows)
     assert read_config(Path("run")).learner.settings == {"hidden": 8}
-    resume(Path("run"), 400, silent())
+    resume(Path("run"), 400, silent(), trust=True)
     assert read_rows(Path("run"))[-1]["step"] >= 400
-    team = load_team(Path("run"))
+    team = load_team(Path("run"), trust=True)
     assert type(team.learner).__name__ == "MonteCarlo" and team.learner.settings.hidden == 8
 
 

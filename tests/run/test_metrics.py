@@ -84,7 +84,7 @@ def test_a_full_disk_is_explained(tmp_path, name):
 
 
 def written(folder, rows=12):
-    writer = MetricsWriter(folder, tensorboard=False)
+    writer = MetricsWriter(folder)
     for step in range(rows):
         writer.row(step, {"test_win_rate": step / 16, "note": 1.0})
     writer.close()
@@ -113,7 +113,7 @@ def test_any_flipped_bit_costs_its_own_row_and_is_named(tmp_path_factory, place,
 
 
 def test_a_win_rate_of_one_never_becomes_zero(tmp_path):
-    writer = MetricsWriter(tmp_path, tensorboard=False)
+    writer = MetricsWriter(tmp_path)
     writer.row(100, {"test_win_rate": 0.0})
     writer.row(200, {"test_win_rate": 1.0})
     writer.close()
@@ -170,12 +170,12 @@ def test_damaged_checksums_cost_no_row_that_they_do_not_speak_of(tmp_path, damag
 
 
 def test_resuming_goes_on_with_the_checksums_too(tmp_path):
-    writer = MetricsWriter(tmp_path, tensorboard=False)
+    writer = MetricsWriter(tmp_path)
     writer.row(1, {"a": 1.0})
     keep = writer.sync()
     writer.row(2, {"a": 2.0})
     writer.close()
-    writer = MetricsWriter(tmp_path, tensorboard=False, keep_bytes=keep)
+    writer = MetricsWriter(tmp_path, keep_bytes=keep)
     writer.row(3, {"a": 3.0})
     writer.close()
     assert len((tmp_path / "metrics.crc").read_text().splitlines()) == 2
