@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
@@ -46,7 +47,7 @@ SOURCES = ("spawn", "start", "lookout", "weapons")
 
 def main() -> None:
     args = _arguments()
-    options = {f"random_{source}": 0.0 if source == "spawn" else False for source in args.off}
+    options: dict[str, Any] = {f"random_{source}": 0.0 if source == "spawn" else False for source in args.off}
     print(f"{'map':16} {'player':14} {'length':>13} {'return':>13} {'wins':>6}   real")
     rows = []
     for name in args.maps:
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description="Scripted players here beside figures of the real game.")
     parser.add_argument("--maps", nargs="+", default=list(MAPS), choices=list(MAPS), metavar="MAP")
     parser.add_argument("--policy", nargs="+", default=["random", "heuristic"], choices=["random", *PLAYERS])
     parser.add_argument("--episodes", type=int, default=512)

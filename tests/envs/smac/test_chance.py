@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.envs.smac.behaviour import LOOKOUT_PERIOD
-from emu.envs.smac.chance import JITTER, Chance
+from emu.envs.smac.chance import JITTER, Chance, _draw
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.roster import roster
@@ -61,6 +61,15 @@ def test_enemies_have_walked_whole_loops_towards_their_point_less_than_a_step(se
 def test_enemies_without_a_point_to_go_to_have_not_walked(name):
     there = start(name, 3, **{**QUIET, "random_start": True})
     np.testing.assert_array_equal(there.x, roster(MAPS[name]).spawn[:, 0])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_all_draws_in_one_call_are_those_of_jax(seed):
+    keys = jax.random.split(jax.random.key(seed), 4)
+    shares, phases, loops = _draw(keys, 5)
+    np.testing.assert_array_equal(shares, jax.random.uniform(keys[0], (2, 5)))
+    np.testing.assert_array_equal(phases % 8, jax.random.randint(keys[1], (5,), 0, 8))
+    assert int(loops % 8) == int(jax.random.randint(keys[3], (), 0, 8))
 
 
 def test_lookouts_are_spread_over_the_whole_period():

@@ -32,17 +32,17 @@ class Chance:
     def begin(self, r: Roster, w: World, key: Array) -> World:
         """The battle as it really starts, from the battle as the map declares it."""
         keys = jax.random.split(key, 4)
+        shares, phases, loops = _draw(keys, r.n)
         if self.spawn:
-            x, y = jax.random.uniform(keys[0], (2, r.n), jnp.float32, -self.spawn, self.spawn)
-            w = w._replace(x=w.x + x, y=w.y + y)
+            shift = jnp.maximum(shares * (2 * self.spawn) - self.spawn, -self.spawn)
+            w = w._replace(x=w.x + shift[0], y=w.y + shift[1])
         if self.lookout:
-            phase = jax.random.randint(keys[1], (r.n,), 0, LOOKOUT_PERIOD)
-            w = w._replace(lookout=phase.astype(jnp.float32))
+            w = w._replace(lookout=(phases % LOOKOUT_PERIOD).astype(jnp.float32))
         if r.spec.attack_to is not None:
             here, there = np.array(r.spec.attack, np.float32), np.array(r.spec.attack_to, np.float32)
             w = w._replace(goal=here + jax.random.uniform(keys[2]) * (there - here))
         if self.start and not isinstance(r.spec.attack, str | None):
-            w = _walked(r, w, jax.random.randint(keys[3], (), 0, LOOPS_PER_STEP))
+            w = _walked(r, w, loops % LOOPS_PER_STEP)
         return w
 
     def jitter(self, units: int, key: Array) -> Array:
@@ -50,6 +50,19 @@ class Chance:
         if not self.weapons:
             return jnp.full(units, sum(JITTER) / 2, jnp.float32)
         return jax.random.uniform(key, (units,), jnp.float32, *JITTER)
+
+
+def _draw(keys: Array, n: int) -> tuple[Array, Array, Array]:
+    """Uniform numbers in [0, 1), (2, n); random bits, (n,); random bits, (): for places, lookouts and the start.
+
+    `reset` runs at every step of a compiled rollout, and with few copies starting small operations is what costs. So
+    all bits come from one call. They are those of `jax.random.uniform` and `randint`, which make several.
+    """
+    lower = jax.vmap(jax.random.split)(keys[np.array([1, 3])])[:, 1]  # randint takes its low bits from the second half
+    bits = jax.vmap(lambda key: jax.random.bits(key, (2 * n,)))(jnp.concatenate([keys[:1], lower]))
+    mantissa = bits[0] >> 9 | np.uint32(0x3F800000)
+    shares = jax.lax.bitcast_convert_type(mantissa, jnp.float32) - 1.0
+    return shares.reshape(2, n), bits[1, :n], bits[2, 0]
 
 
 def _walked(r: Roster, w: World, loops: Array) -> World:
