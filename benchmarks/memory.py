@@ -275,7 +275,13 @@ def measure(kind: Any, keys: np.ndarray, queries: np.ndarray, radius: float, rep
 
 
 def compare(options: argparse.Namespace) -> list[Row]:
-    kinds = {"gauss": gauss, "clustered": clustered, "flat": flat, "half copies": half_copies, "half near": half_near}
+    kinds: dict[str, Any] = {
+        "gauss": gauss,
+        "clustered": clustered,
+        "flat": flat,
+        "half copies": half_copies,
+        "half near": half_near,
+    }
     if options.recorded:
         kinds["recorded"] = recorded(options.recorded)
     rows: list[Row] = []
@@ -326,7 +332,7 @@ def whole_memory(size: int, state_dim: int) -> Row:
         memory.update([episode(2_000) for _ in range(10)])
     memory.reembed()
     fresh = [episode(100) for _ in range(60)]
-    encoded = {id(e.state): memory.encode(e.state, None) for e in fresh}
+    encoded = {id(e.state): memory.encode(e.state, np.arange(len(e.state))) for e in fresh}
     encode = memory.encode
     answers = iter([encoded[id(e.state)] for e in fresh])
     memory.encode = lambda states, times: next(answers)

@@ -57,8 +57,8 @@ def interval(entries: int, state_dim: int, repeats: int) -> None:
     while len(memory) < entries:
         states = rng.standard_normal((2_001, state_dim), np.float32)
         memory.update([Steps(states, rng.normal(size=2_000), False)])
-    data = clock("sample 102,400", lambda: memory.sample(102_400, rng), repeats)
-    state, _ = clock("train on them", lambda: embedder.train(state, *data, jax.random.key(1)), repeats)
+    states, times, returns = clock("sample 102,400", lambda: memory.sample(102_400, rng), repeats)
+    state, _ = clock("train on them", lambda: embedder.train(state, states, times, returns, jax.random.key(1)), repeats)
     encode = embedder.encoder(state)
     clock("re-embed and re-index everything", lambda: memory.reembed(encode), repeats)
     clock("  of which statistics and index", memory.reembed, repeats)
@@ -117,6 +117,7 @@ def fit(kind: str, episodes: list[Steps], intervals: int, **options: Any) -> Epi
     embedder = Embedder(episodes[0].state.shape[1], 30, options=EmbedderOptions(kind=kind, **options))
     state, rng = embedder.init(jax.random.key(0)), np.random.default_rng(0)
     memory = EpisodicMemory(state_dim=episodes[0].state.shape[1], radius=1.3e-3, encode=embedder.encoder(state))
+    metrics: dict[str, Any] = {}
     for turn in range(intervals):
         memory.update(episodes[turn::intervals])
         state, metrics = embedder.train(state, *memory.sample(102_400, rng), jax.random.key(turn))
@@ -127,10 +128,10 @@ def fit(kind: str, episodes: list[Steps], intervals: int, **options: Any) -> Epi
 
 def neighbours_disagree(table: dict[str, np.ndarray]) -> float:
     """Mean |difference of H| to the nearest other key, over the spread of H: 0 when neighbours are worth the same."""
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
     keys, value = table["key"], table["best_return"]
-    _, ids = cKDTree(keys).query(keys, k=2)
+    ids = np.asarray(KDTree(keys).query(keys, k=2)[1])
     return float(np.abs(value - value[ids[:, 1]]).mean() / value.std())
 
 
@@ -142,6 +143,7 @@ def draw(tables: dict[str, dict[str, np.ndarray]], path: Path, samples: int = 2_
     from sklearn.manifold import TSNE
 
     figure, axes = plt.subplots(1, len(tables), figsize=(4.2 * len(tables), 4.4), constrained_layout=True)
+    dots: Any = None
     for axis, (name, table) in zip(axes, tables.items(), strict=True):
         ids = np.random.default_rng(0).permutation(len(table["t"]))[:samples]
         flat = TSNE(2, init="pca", perplexity=40, max_iter=600, random_state=0).fit_transform(table["key"][ids])

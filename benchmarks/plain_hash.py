@@ -50,7 +50,7 @@ def _nearest(keys: np.ndarray, heads: np.ndarray, following: np.ndarray, q: np.n
                         if gap < best:
                             best, found = gap, i
                         i = following[i]
-    return found
+    return int(found)
 
 
 @njit

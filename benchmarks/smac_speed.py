@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--smax-python", default=None)
     parser.add_argument("--before", default=None, help="sources of another version, to compare SMAC's maps with")
     parser.add_argument("--only", default="", help="only maps whose name has this in it")

@@ -16,7 +16,7 @@ import argparse
 import json
 from typing import Any
 
-from emu.envs.smac.env import SmacEnv
+from emu import envs
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.scripted import PLAYERS
 from emu.play.build import play_scripted
@@ -52,7 +52,7 @@ def main() -> None:
     rows = []
     for name in args.maps:
         for policy in args.policy:
-            played = play_scripted(SmacEnv(name, **options), policy, args.episodes, args.seed)
+            played = play_scripted(envs.make(f"smac/{name}", **options), policy, args.episodes, args.seed)
             row = {"map": name, "policy": policy, **summary_of(played)}
             rows.append(row)
             print(_line(row), flush=True)

@@ -45,7 +45,7 @@ def alone(env: PythonEnv, seconds: float) -> float:
 
 def gfootball_alone(env: FootballEnv, seconds: float) -> float:
     """The same of gfootball's own environment on the same scenario, without features made of what it shows."""
-    from gfootball.env import create_environment
+    from gfootball.env import create_environment  # pyright: ignore[reportMissingImports]
 
     agents, rng, steps = env.spec.n_agents, np.random.default_rng(0), 0
     level = f"emu_{env.spec.name.removeprefix('football/')}"

@@ -76,7 +76,7 @@ def with_numpy(team: ExportedTeam) -> Act:
 
 def with_torch(team: ExportedTeam) -> Act:
     """The same with PyTorch's own layers, into which the weights go as they are, transposed."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     w = {name: torch.from_numpy(array) for name, array in team.weights.items()}
     size = team.network["hidden"]
@@ -122,7 +122,7 @@ def with_onnx(team: ExportedTeam) -> Act:
         given = {"obs": obs[None].astype(np.float32), "hidden": hidden[None]}
         if takes_last_action:
             given["last_action"] = last_action[None].astype(np.float32)
-        q, following = graph.run(["q", "next_hidden"], given)
+        q, following = (np.asarray(output) for output in graph.run(["q", "next_hidden"], given))
         hidden = following[0]
         actions = team.greedy(q[0], avail)
         last_action = np.eye(team.actions)[actions]

@@ -95,6 +95,15 @@ def test_fewer_steps_than_there_are_is_refused_before_anything_is_written(run):
     assert content(run) == before
 
 
+def test_a_run_in_another_version_of_its_environment_is_refused(run):
+    meta = read_meta(run)
+    (run / "meta.json").write_text(json.dumps({**meta, "env": {**meta["env"], "version": "older"}}))
+    before = content(run)
+    with pytest.raises(CheckpointError, match="was trained in version older"):
+        resume(run, 400, silent())
+    assert content(run) == before
+
+
 def test_a_run_whose_checkpoints_are_all_damaged_is_never_begun_anew_by_itself(run):
     for folder in (run / "checkpoints").iterdir():
         flip_byte(folder / "state.json")

@@ -11,6 +11,7 @@ from typing import Any
 
 from emu.config import Config, replace
 from emu.devices import configure_cpu_devices
+from emu.envs.spec import EnvSpec
 from emu.errors import CheckpointError, ConfigError, EmuError
 from emu.files import reason
 from emu.run.best import best_is_whole, rebuild_best
@@ -91,6 +92,7 @@ def resume(
     try:
         noted = _check(folder, config, steps, progress, restart)
         trainer = Trainer(config, folder, progress, callbacks)
+        _require_same_environment(folder, trainer.env.spec)
         keep_bytes = 0
         if trainer.checkpoints.steps():
             restored = restore(trainer)
@@ -134,6 +136,17 @@ def _check(folder: Path, config: Config, steps: int | None, progress: Progress, 
     if steps is not None and steps < present and steps != planned:
         raise ConfigError(f"--steps {steps} lies behind the run, which is at step {present}. Nothing was changed.")
     return allowed_changes(state["settings"], plain_settings(config))
+
+
+def _require_same_environment(folder: Path, spec: EnvSpec) -> None:
+    """A run never goes on in another version of its environment; one that does not name its version is taken as it is."""
+    env = read_meta(folder).get("env")
+    made = env.get("version") if isinstance(env, dict) else None
+    if made is not None and made != spec.version:
+        raise CheckpointError(
+            f"{folder} was trained in version {made} of '{spec.name}'; this is version {spec.version}, and their numbers "
+            "are not comparable. Nothing was changed. Train anew in another folder, or use the package that made it."
+        )
 
 
 def _record(trainer: Trainer, restored: Restored, noted: list[Change]) -> None:
