@@ -213,8 +213,9 @@ def play(
     """Let a scripted player play: mean and spread of length and return, win rate; in battles, who is left.
 
     Args:
-        env: A map of the SMAC-compatible simulator, e.g. smac/3s5z, or an environment in Python, e.g. football.
-        policy: random; on the simulator's maps also nearest, weakest or kite.
+        env: A map of the SMAC-compatible simulator, e.g. smac/3s5z or smacv2/zerg_5_vs_5, or an environment in Python,
+            e.g. football.
+        policy: random; on the simulator's maps also nearest, weakest, kite, heuristic or heuristic_rest.
         episodes: How many episodes.
         seed: Seed of the episodes.
         env_args: Arguments of the environment, as JSON.
