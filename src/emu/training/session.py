@@ -139,12 +139,12 @@ def _check(folder: Path, config: Config, steps: int | None, progress: Progress, 
 
 
 def _require_same_environment(folder: Path, spec: EnvSpec) -> None:
-    """A run never goes on in another version of its environment; one that does not name its version is taken as it is."""
+    """A run never goes on in another version of its environment; one that names no version is taken as it is."""
     env = read_meta(folder).get("env")
     made = env.get("version") if isinstance(env, dict) else None
     if made is not None and made != spec.version:
         raise CheckpointError(
-            f"{folder} was trained in version {made} of '{spec.name}'; this is version {spec.version}, and their numbers "
+            f"{folder} was trained in version {made} of '{spec.name}'; this is version {spec.version}. Their numbers "
             "are not comparable. Nothing was changed. Train anew in another folder, or use the package that made it."
         )
 

@@ -16,15 +16,13 @@ import numpy as np
 from emu.envs.smac import terrain
 from emu.envs.smac.maps import MapSpec
 from emu.envs.smac.roster import Roster, drawn_roster
-from emu.envs.smac.simulate import MOVES, SCRIPT_PERIOD, environments_last, read_orders, tick
+from emu.envs.smac.simulate import MOVES, environments_last, read_orders, tick
 from emu.envs.smac.units import LOOPS_PER_STEP
 from emu.envs.smac.world import Orders, World
 from emu.envs.smacv2.capabilities import Capabilities
 from emu.envs.smacv2.features import LIMIT
 from emu.envs.smacv2.state import Standing
 from emu.types import Array
-
-__all__ = ["SCRIPT_PERIOD", "Step", "advance", "at_rest", "field", "roster_in"]
 
 KILL_LOOPS = 2  # before the end of a step, units below their health level are killed
 MOVE_AMOUNT = 2.0

@@ -20,8 +20,8 @@ import numpy as np
 from emu.envs.scripted import Player
 from emu.envs.smac.behaviour import LOOKOUT_PERIOD
 from emu.envs.smac.chance import Chance
-from emu.envs.smac.roster import Roster, known_roster
-from emu.envs.smac.simulate import FIRST_TARGET
+from emu.envs.smac.roster import LAYERS, Roster, known_roster
+from emu.envs.smac.simulate import FIRST_TARGET, SCRIPT_PERIOD
 from emu.envs.smac.world import World
 from emu.envs.smacv2 import SCENARIO_NAMES, battle, draws, features, sight, spawn
 from emu.envs.smacv2.battle import Step
@@ -99,14 +99,14 @@ class Smacv2Env:
         shift_key, script_key, lookout_key, look_key = jax.random.split(key, 4)
         kinds = jnp.concatenate([setup.allies, setup.enemies])
         separation = np.array([unit.separation for unit in race.units], np.float32)
-        layers = np.array([("ground", "tall", "air").index(unit.layer) for unit in race.units])
+        layers = np.array([LAYERS.index(unit.layer) for unit in race.units])
         points = jnp.concatenate([setup.ally_places, setup.enemy_places]).astype(jnp.float32)
         shift = jax.random.uniform(shift_key, points.shape, minval=-1.0) * self.options.random_spawn
         places = spawn.pack(points, by_kind(separation, kinds), by_kind(layers, kinds), shift)
         allies, ally_places = spawn.number(setup.allies, places[shape.ally], race.rank)
         kinds = jnp.concatenate([allies, setup.enemies])
         places = jnp.concatenate([ally_places, places[shape.enemy]])
-        script = jax.random.randint(script_key, (1,), 0, battle.SCRIPT_PERIOD).astype(jnp.float32)
+        script = jax.random.randint(script_key, (1,), 0, SCRIPT_PERIOD).astype(jnp.float32)
         lookout = jax.random.randint(lookout_key, kinds.shape, 0, LOOKOUT_PERIOD) * self.options.random_lookout
         n = shape.n_allies
         state = State(
