@@ -236,9 +236,7 @@ class Config(Options):
     devices: CountOrNone = 0  # devices to share the work among; 0: all accelerators, or one CPU device per core
     tensorboard: bool = True  # write TensorBoard files beside metrics.jsonl
     terms: JsonObject = dataclasses.field(default_factory=dict)  # terms from outside: {"module:Name": {its settings}}
-    loggers: JsonObject = dataclasses.field(
-        default_factory=dict
-    )  # further loggers: {"wandb": {}}, {"module:Name": {…}}
+    loggers: JsonObject = dataclasses.field(default_factory=dict)  # more loggers: {"wandb": {}, "module:Name": {…}}
     rollout: RolloutConfig = RolloutConfig()
     replay: ReplayConfig = ReplayConfig()
     agent: AgentConfig = AgentConfig()

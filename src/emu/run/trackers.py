@@ -92,7 +92,8 @@ class WandB(Tracker):
     def gif(self, step: int, path: Path) -> None:
         import wandb
 
-        self.run.log({"best_team": wandb.Video(str(path), format="gif")}, step=step)
+        # without a step: W&B drops what lies before its newest row, and the best team may be older
+        self.run.log({"best_team": wandb.Video(str(path), caption=f"of step {step:,}", format="gif")})
 
     def close(self) -> None:
         if self.run is not None:
