@@ -41,7 +41,7 @@ def play(
 
     Args:
         env: Any environment, e.g. smac/3s5z, football/3_vs_1_with_keeper or gymnasium:Pendulum-v1.
-        policy: random; on the simulator's maps also nearest, weakest or kite.
+        policy: random; on the simulator's maps also nearest, weakest, kite, heuristic or heuristic_rest.
         episodes: How many episodes.
         seed: Seed of the episodes.
         env_args: Arguments of the environment, as JSON.
