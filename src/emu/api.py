@@ -38,10 +38,13 @@ Folder = str | os.PathLike[str]  # of a run or a team; a `Run` is one, too
 
 
 class Run:
-    """A run's folder: its settings and what it wrote down. `emu.Run("runs/…")` opens one that exists."""
+    """A run's folder: its settings and what it wrote down. `emu.Run("runs/…")` opens one that exists.
 
-    def __init__(self, path: Folder) -> None:
-        self.path = Path(path)
+    What `train` and `resume` return is trusted: the code from outside that it names was run in this process already.
+    """
+
+    def __init__(self, path: Folder, trusted: bool = False) -> None:
+        self.path, self.trusted = Path(path), trusted
         read_config(self.path)  # refuses what is no run
 
     def __repr__(self) -> str:
@@ -134,6 +137,7 @@ def resume(
         trust: The run's settings may name code from outside this package, which is then run.
         restart: Begin anew where no checkpoint is left; what the run wrote is removed.
     """
+    trust = trust or (isinstance(run, Run) and run.trusted)
     path, hooks = Path(run), Callbacks(callbacks)
     return _run(path, lambda: session.resume(path, steps, Progress(quiet=quiet), trust, restart, hooks))
 
@@ -147,35 +151,37 @@ def load(run: Folder, which: Which = "best", *, trust: bool = False) -> Team:
             number: of the checkpoint at that environment step, while it is kept.
         trust: The run's settings may name code from outside this package, which is then run.
     """
-    return load_team(Path(run), which, trust)
+    return load_team(Path(run), which, trust or (isinstance(run, Run) and run.trusted))
 
 
-def evaluate(team: Team | Folder, episodes: int = 320, seed: int = 1) -> dict[str, float]:
+def evaluate(team: Team | Folder, episodes: int = 320, seed: int = 1, *, trust: bool = False) -> dict[str, float]:
     """Play greedy episodes and return their mean values, by the names that the metrics have for them.
 
     Args:
         team: A team, or whatever `load` takes.
         episodes: How many.
         seed: Decides which episodes are played.
+        trust: As for `load`.
     """
     if episodes < 1:
         raise EmuError(f"episodes must be at least 1, not {episodes}.")
-    team = team if isinstance(team, Team) else load(team)
+    team = team if isinstance(team, Team) else load(team, trust=trust)
     values = evaluate_team(team, episodes, seed, 0).summary()
     if not team.env.spec.has_goal:
         del values["test_win_rate"]
     return {**values, "episodes": episodes, "trained_steps": team.step}
 
 
-def export_team(team: Team | Folder, folder: Folder, *, onnx: bool = False) -> Path:
+def export_team(team: Team | Folder, folder: Folder, *, onnx: bool = False, trust: bool = False) -> Path:
     """Write a team, and nothing else of its run, into a folder: `team.safetensors` and `team.json`.
 
     Args:
         team: A team, or whatever `load` takes.
         folder: Where it goes: new, empty, or with an exported team, which is replaced.
         onnx: Also write the network as `team.onnx`; needs the package onnx.
+        trust: As for `load`.
     """
-    return write_team(team if isinstance(team, Team) else load(team), Path(folder), onnx)
+    return write_team(team if isinstance(team, Team) else load(team, trust=trust), Path(folder), onnx)
 
 
 def make_env(name: str, **arguments: Any) -> Any:
@@ -192,4 +198,4 @@ def _run(path: Path, go: Callable[[], Any]) -> Run:
             raise KeyboardInterrupt(f"{path} is saved; emu.resume goes on with it") from stopped
         if str(stopped) != session.BY_CALLBACK:
             raise SystemExit(f"Stopped by {stopped}; {path} is saved.") from stopped
-    return Run(path)
+    return Run(path, trusted=True)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from emu.errors import ConfigError
 from emu.learners.build import build_terms
 from emu.learners.terms.base import Term, ValueContext
 from emu.learners.value import Carry
@@ -308,3 +309,25 @@ def test_separate_agents_that_learn_by_themselves_do_not_touch_each_other():
     for agent, same in ((0, True), (1, False)):
         pair = [jax.tree.leaves(jax.tree.map(lambda x, i=agent: np.asarray(x)[i], params)) for params in after]
         assert all(np.array_equal(a, b) for a, b in zip(*pair, strict=True)) == same
+
+
+class Crooked(Term):
+    """A term whose answers have the wrong shape."""
+
+    name = "crooked"
+
+    def __init__(self, method):
+        self.method = method
+
+    def reward(self, state, context):
+        return jnp.zeros((*context.mask.shape, N)) if self.method == "reward" else 0.0
+
+    def loss(self, state, context, q_tot):
+        return q_tot if self.method == "loss" else 0.0
+
+
+@pytest.mark.parametrize(("method", "advice"), [("reward", "time, then episodes"), ("loss", "context.mean")])
+def test_a_term_of_the_wrong_shape_is_named(method, advice):
+    learner = cases.learner_of(cases.config(mixer__kind="vdn"), [Crooked(method)])
+    with pytest.raises(ConfigError, match=rf"The {method} of term 'crooked' has shape .*{advice}"):
+        updated(learner, started(learner), cases.batch())

@@ -15,7 +15,7 @@ def check(env: Annotated[str, tyro.conf.Positional], env_args: JsonObject | None
     """Play random episodes in an environment and explain what breaks the contract.
 
     Args:
-        env: A registered name.
+        env: A registered name, or module:Name.
         env_args: Arguments of the environment, as JSON.
         episodes: How many episodes.
     """

@@ -97,10 +97,10 @@ def list_algos(as_json: AsJson = False) -> int:
         print(json.dumps({name: algorithm._asdict() for name, algorithm in ALGORITHMS.items()}, indent=2))
         return 0
     out = Console()
-    table = Table("name", "builds on", "what it is", "changes", box=None)
+    table = Table("name", "builds on", "what it is, and what it changes", box=None)
     for name, algorithm in ALGORITHMS.items():
-        changes = ", ".join(f"{key}={value}" for key, value in algorithm.changes.items())
-        table.add_row(f"[bold]{name}[/]", algorithm.base or "", algorithm.summary, changes)
+        changes = "\n".join(f"[dim]{key} = {value}[/]" for key, value in algorithm.changes.items())
+        table.add_row(f"[bold]{name}[/]", algorithm.base or "", f"{escape(algorithm.summary)}\n{changes}")
     out.print(table)
     out.print("\nVariants, behind any name (emu_qplex+fast):", highlight=False)
     for name, variant in VARIANTS.items():

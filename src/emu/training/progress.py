@@ -61,6 +61,8 @@ class Progress:
         table = Table.grid(padding=(0, 2))
         what = f"[bold]{escape(config.algo)}[/] on [bold]{escape(config.env)}[/], seed {config.seed}"
         table.add_row("algorithm", what)
+        if own := _own_pieces(config):
+            table.add_row("with", escape(own))
         actions = f"actions of {spec.action_dim} numbers" if spec.action_dim else f"{spec.n_actions} actions"
         sizes = f"{spec.n_agents} agents, {actions}, observation {spec.obs_dim}, state {spec.state_dim}"
         table.add_row("task", f"{sizes}, at most {spec.episode_limit} steps")
@@ -154,3 +156,11 @@ class Progress:
             yield
         except (OSError, SystemExit):  # rich turns a broken pipe into the latter
             self.console.quiet, self.closed_by = True, "SIGPIPE"
+
+
+def _own_pieces(config: Config) -> str:
+    """What the name of the algorithm does not say: pieces from outside, and arguments of the environment."""
+    pieces = [f"learner {config.learner.kind}"] if ":" in config.learner.kind else []
+    pieces += [f"term {name}" for name in config.terms]
+    pieces += [f"{name} {value}" for name, value in config.env_args.items()]
+    return ", ".join(pieces)

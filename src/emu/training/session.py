@@ -52,7 +52,7 @@ def train(
         if is_in_use(folder):
             raise EmuError(
                 f"{folder} already exists. Go on with it (`emu resume {shlex.quote(str(folder))}`), choose another "
-                "(`--run-dir`), or remove it."
+                "(`--run-dir`; in Python `folder=`), or remove it."
             )
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -309,7 +309,7 @@ class Smacv2Env:
 
 def make(
     scenario: str, capability_config: Mapping[str, Any] | None = None, map_name: str | None = None, **options: Any
-):
+) -> Smacv2Env:
     """Build `smacv2/<scenario>`; `custom` takes a capability_config in SMACv2's words. Unknown options are refused."""
     known = {field.name for field in dataclasses.fields(Options)}
     for name in options:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from emu.config import Config
 from emu.devices import DATA
 from emu.envs.spec import EnvSpec
+from emu.errors import ConfigError
 from emu.registry import NoSettings
 from emu.types import Array, Batch, PyTree
 
@@ -135,6 +136,7 @@ class Terms(Sequence[Term]):
         for term, state, context in zip(self, states, contexts, strict=True):
             extra = term.reward(state, context)
             if not isinstance(extra, float):  # 0.0: the term has none
+                _require_shape(term, "reward", extra, reward.shape)
                 reward, parts[f"{term.name}_reward"] = reward + extra, context.mean(extra)
         return reward, parts
 
@@ -144,6 +146,7 @@ class Terms(Sequence[Term]):
         for term, state, context in zip(self, states, contexts, strict=True):
             extra = term.target(state, context, next_value)
             if not isinstance(extra, float):
+                _require_shape(term, "target", extra, target.shape)
                 target, parts[f"{term.name}_bonus"] = target + extra, context.mean(extra)
         return target, parts
 
@@ -153,6 +156,7 @@ class Terms(Sequence[Term]):
         for term, state, context in zip(self, states, contexts, strict=True):
             extra = term.loss(state, context, q_tot)
             if not isinstance(extra, float):
+                _require_shape(term, "loss", extra, ())
                 parts[f"{term.name}_loss"] = extra
         return parts
 
@@ -182,3 +186,11 @@ class Terms(Sequence[Term]):
 def time_major(tree: T) -> T:
     """(B, T, ...) arrays as (T, B, ...)."""
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
+
+
+def _require_shape(term: Term, method: str, value: Array, wanted: tuple[int, ...]) -> None:
+    """Say which term is wrong, before arithmetic fails somewhere else. Shapes that broadcast to the wanted one pass."""
+    shape = jnp.shape(value)
+    if len(shape) > len(wanted) or any(a not in (1, b) for a, b in zip(shape[::-1], wanted[::-1], strict=False)):
+        meant = "a number: context.mean(...) gives one" if wanted == () else f"{list(wanted)}: time, then episodes"
+        raise ConfigError(f"The {method} of term '{term.name}' has shape {list(shape)}; it must be {meant}.")
