@@ -159,7 +159,7 @@ class Listener:
     """Stands for the memory that a snapshot reads from: it knows nothing, and notes what it is asked."""
 
     radius = 1.0
-    options = SimpleNamespace(state_dim=4)
+    state_dim = 4
 
     def __len__(self):
         return 1

@@ -29,7 +29,7 @@ class Contrary(Point):
 
 def test_without_a_goal_the_return_decides(tmp_path):
     changes = {"steps": 400, "eval.interval": 50, "td3.hidden": 8, "rollout.random_steps": 50, "learner.batch_size": 16}
-    config = preset("td3", "train.test_goal:Contrary", **{**TINY, "replay.steps": 1_000, **changes})
+    config = preset("td3", "training.test_goal:Contrary", **{**TINY, "replay.steps": 1_000, **changes})
     text = io.StringIO()
     train(config, tmp_path / "run", Progress(Console(file=text, width=120)))
     tests = [row for row in read_rows(tmp_path / "run") if "test_return" in row]

@@ -77,8 +77,7 @@ def test_nothing_is_compiled_twice(tmp_path):
     trainer.run()
     assert 1 <= trainer.learner.update._cache_size() <= len(trainer.replay.lengths) == 2
     assert trainer.rollout._run._cache_size() == 1
-    ((_, evaluation),) = trainer.evaluator._programs.values()
-    assert evaluation._cache_size() == 1
+    assert trainer.evaluator._run._cache_size() == 1
 
 
 def test_one_device_is_enough(finished, tmp_path):

@@ -244,7 +244,7 @@ def test_a_foreign_folder_asks_for_trust_before_anything_is_built(run, payload, 
     (run / "config.json").write_text(json.dumps(config))
     monkeypatch.chdir(run)
     monkeypatch.setattr("emu.envs.make", lambda *_, **__: pytest.fail("an environment was built"))
-    monkeypatch.setattr("emu.envs.spec.make", lambda *_, **__: pytest.fail("an environment was built"))
+    monkeypatch.setattr("emu.envs.make", lambda *_, **__: pytest.fail("an environment was built"))
     for look in (lambda: resume(run, progress=silent()), lambda: load_team(run), lambda: snapshot_of(run)):
         with pytest.raises(Untrusted, match="If you trust this folder, say --trust"):
             look()

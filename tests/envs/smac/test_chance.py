@@ -85,6 +85,6 @@ def test_the_zealot_of_2m_vs_1z_goes_to_a_point_between_the_marines():
 
 def test_weapon_periods_vary_by_the_games_jitter_or_not_at_all():
     r = roster(MAPS["25m"])
-    drawn = np.asarray(Chance().jitter(r, jax.random.key(0)))
+    drawn = np.asarray(Chance().jitter(r.n, jax.random.key(0)))
     assert JITTER[0] <= drawn.min() < -0.5 and 1.5 < drawn.max() <= JITTER[1]
-    assert set(np.asarray(Chance(weapons=False).jitter(r, jax.random.key(0))).tolist()) == {0.5}
+    assert set(np.asarray(Chance(weapons=False).jitter(r.n, jax.random.key(0))).tolist()) == {0.5}

@@ -23,7 +23,7 @@ def measure_absolute(run: Path, trust: bool = False) -> dict[str, Any]:
     from emu.play.build import evaluate_team
     from emu.run.team import load_team
 
-    team = load_team(run, trust)
+    team = load_team(run, trust=trust)
     episodes = FACTOR * team.config.eval.episodes
     result = evaluate_team(team, episodes, team.config.seed, EVALUATION)
     content = {
