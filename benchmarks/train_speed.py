@@ -35,6 +35,7 @@ from emu.envs.spec import EnvSpec
 from emu.play.compiled import Rollout
 from emu.training.loop import Trainer
 from emu.training.progress import Progress
+from emu.training.reporting import report
 from emu.types import Outcome
 
 
@@ -151,7 +152,7 @@ def _loop(trainer: Trainer, seconds: float, at_least_updates: int = 0) -> None:
         trainer.remember(trainer.collect())
         trainer.learn()
         trainer.train_embedder()
-        trainer.report()
+        report(trainer)
     trainer.settle()
 
 

@@ -10,6 +10,7 @@ from emu.errors import CheckpointError, EmuError
 from emu.run.snapshots import read_snapshot, snapshot_paths
 from emu.training import snapshots
 from emu.training.loop import Trainer
+from emu.training.reporting import take_snapshot
 from emu.training.saving import restore
 from emu.training.session import resume, train
 from emu.training.snapshots import snapshot_of
@@ -135,12 +136,12 @@ def test_its_size_is_bounded_by_memories_bytes_and_places(run, tmp_path, monkeyp
     restore(trainer)
     state_dim = trainer.env.spec.state_dim
     monkeypatch.setattr(snapshots, "MAX_STATE_BYTES", 2 * state_dim * 11)
-    shot = read_snapshot(trainer.take_snapshot())
+    shot = read_snapshot(take_snapshot(trainer))
     assert len(shot.memories.key) == 11
     length = len(read_snapshot(snapshot_paths(run)[-1]).episode.time) - 1
     assert shot.episode.time.tolist() == [0, round(length / 2), length]
     monkeypatch.setattr(snapshots, "MAX_MEMORIES", 5)
-    assert len(read_snapshot(trainer.take_snapshot()).memories.key) == 5
+    assert len(read_snapshot(take_snapshot(trainer)).memories.key) == 5
 
 
 def test_a_damaged_snapshot_is_explained(run, tmp_path):

@@ -22,7 +22,6 @@ from emu.learners.build import build_learner
 from emu.play.build import build_players
 from emu.replay.build import build_replay
 from emu.replay.episodes import Replay
-from emu.run.best import save_best
 from emu.run.checkpoint import Checkpoints
 from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
@@ -33,7 +32,8 @@ from emu.training.callbacks import Callbacks
 from emu.training.clock import Clock
 from emu.training.means import Means
 from emu.training.progress import Progress
-from emu.training.saving import require_finite, save
+from emu.training.reporting import evaluate, report
+from emu.training.saving import save
 from emu.training.schedule import Schedule, exploration
 from emu.training.snapshots import SnapshotWriter
 from emu.types import Batch, Episode, clipped
@@ -49,9 +49,6 @@ class Counters:
     owed: float = 0  # updates that collected episodes have earned and that are still to be done
     best: tuple[float, float] = (-1.0, -np.inf)  # win rate and return of the best evaluation
     last_checkpoint: int = 0
-
-
-BY_CALLBACK = "a callback"
 
 
 class Stopped(Exception):
@@ -95,13 +92,13 @@ class Trainer:
                 if self.counters.step == 0:
                     save(self)  # before the first row, so that whatever was written can be gone on with
                 if self.schedules["evaluation"].due(0):  # before the first step
-                    summary = self.evaluate()
+                    summary = evaluate(self)
                     self.stop_if_asked()
                 while self.counters.step < self.config.steps:
                     self.remember(self.collect())
                     self.learn()
                     self.train_embedder()
-                    summary = self.report() or summary
+                    summary = report(self) or summary
                     self.stop_if_asked()
                 save(self)
             log_best_team(self)
@@ -197,64 +194,3 @@ class Trainer:
             with self.clock("memory"):
                 if metrics := self.memory.train_if_due(self.counters.step):
                     self.means.add(metrics)
-
-    # Reporting
-
-    def report(self) -> dict[str, float] | None:
-        """Log, evaluate, take a snapshot and save when due; the evaluation's summary if there was one."""
-        step, summary = self.counters.step, None
-        if self.schedules["log"].due(step):
-            self.log()
-        if self.schedules["evaluation"].due(step):
-            summary = self.evaluate()
-        if self.memory and len(self.memory.memory) and self.schedules["snapshot"].due(step):
-            self.take_snapshot()
-        if self.checkpoint_due():
-            save(self)
-        extra = f"memory {len(self.memory.memory):,}" if self.memory else ""
-        self.progress.update(step, epsilon=self.epsilon, episodes=self.counters.episodes, extra=extra)
-        if self.callbacks.chunk(step, self.last_row | self.counts()):
-            self.stop_signal = self.stop_signal or BY_CALLBACK
-        return summary
-
-    def checkpoint_due(self) -> bool:
-        """By steps, or by time where steps are slow; which of them it was changes no number of the run."""
-        wanted, unsaved = self.config.checkpoint, self.counters.step - self.counters.last_checkpoint
-        return unsaved >= wanted.interval or (0 < wanted.minutes <= self.clock.minutes_unsaved)
-
-    def counts(self) -> dict[str, float]:
-        return {"episodes": self.counters.episodes, "updates": self.counters.updates, "epsilon": self.epsilon}
-
-    def log(self) -> None:
-        """A training row: means since the last one."""
-        self.schedules["log"].mark(self.counters.step)
-        row = self.counts() | self.replay.stats() | self.means.take()
-        row |= self.rollout.stats() | (self.memory.stats() if self.memory else {})
-        self.writer.row(self.counters.step, row)
-        self.last_row = row
-        require_finite(self, row)
-
-    def evaluate(self) -> dict[str, float]:
-        """Greedy episodes; remembers the best parameters."""
-        policy, step, schedule = self.policy, self.counters.step, self.schedules["evaluation"]
-        with self.clock("evaluation"):
-            summary = self.evaluator.evaluate(policy, self.config.seed, schedule.done + 1).summary()
-            schedule.mark(step)
-            self.writer.row(step, summary)
-            self.writer.timing(step, self.clock.row())
-            self.progress.tested(step, summary)
-        score = (summary["test_win_rate"] if self.env.spec.has_goal else 0.0, summary["test_return"])
-        if score > tuple(self.counters.best):
-            self.counters.best = score
-            save_best(self.folder, policy, step, summary)
-        if self.callbacks.evaluation(step, summary):
-            self.stop_signal = self.stop_signal or BY_CALLBACK
-        return summary
-
-    def take_snapshot(self) -> Path:
-        """A small picture of the memory for `emu report`; changes nothing that the run computes."""
-        assert self.memory
-        policy, step = self.policy, self.counters.step
-        with self.clock("evaluation"):
-            self.schedules["snapshot"].mark(step)
-            return self.snapshots.take(step, policy, self.memory.memory)

@@ -33,8 +33,9 @@ from emu.run.metrics import last_evaluation, read_rows
 from emu.run.provenance import provenance, resumption
 from emu.run.trust import require_trusted
 from emu.training.callbacks import Callbacks
-from emu.training.loop import BY_CALLBACK, Stopped, Trainer
+from emu.training.loop import Stopped, Trainer
 from emu.training.progress import Progress
+from emu.training.reporting import BY_CALLBACK
 from emu.training.saving import plain_settings, restore
 
 __all__ = ["BY_CALLBACK", "Stopped", "resume", "train"]

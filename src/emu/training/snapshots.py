@@ -83,6 +83,7 @@ def snapshot_of(run: Path) -> Path:
     """The snapshot of a run as its newest checkpoint left it, for runs that took none while they trained."""
     from emu.training.loop import Trainer
     from emu.training.progress import Progress
+    from emu.training.reporting import take_snapshot
     from emu.training.saving import restore
 
     config: Config = replace(read_config(run), {"devices": 1})
@@ -97,6 +98,6 @@ def snapshot_of(run: Path) -> Path:
         restore(trainer, read_only=True)
         if not len(trainer.memory.memory):
             raise EmuError(f"The memory of {run} is still empty at its newest checkpoint.")
-        return trainer.take_snapshot()
+        return take_snapshot(trainer)
     finally:
         lock.release()

@@ -1,4 +1,4 @@
-"""One environment step: eight game loops of decide, strike, walk, suffer.
+"""One environment step: eight game loops of decide, strike, walk, take hits.
 
 `advance` takes and returns single-environment arrays, but its body works on (units, E) arrays: a batching rule hands
 it a whole `jax.vmap` batch at once with the environments as the last axis.
