@@ -87,6 +87,6 @@ def test_a_function_makes_environments_only_if_it_says_so():
 def test_registered_factories_are_known_to_make_environments():
     from emu.envs.registry import _factory
 
-    for entry in [*envs.registered().values(), *envs.adapters().values()]:
+    for entry in [*envs.registered().values(), *envs.registered_adapters().values()]:
         if isinstance(entry.target, str) and "Atari" not in entry.target:
             assert callable(_factory(entry.target))

@@ -45,7 +45,7 @@ def list_envs(
         say(f"\n{text}")
     if not words:
         say("\nOther people's, by a prefix (docs/envs/your_own.md):")
-        for prefix, entry in envs.adapters().items():
+        for prefix, entry in envs.registered_adapters().items():
             out.print(f"  [bold]{prefix}:…[/]  {entry.summary}", highlight=False)
     say(f"\n`emu envs {names[-1]}` tells all about one of them.")
     return 0

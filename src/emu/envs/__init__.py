@@ -2,7 +2,7 @@
 
 from emu.envs import football, smac, smacv2
 from emu.envs.protocols import Drawable, Env, PythonEnv
-from emu.envs.registry import adapters, make, register, register_adapter, registered
+from emu.envs.registry import make, register, register_adapter, registered, registered_adapters
 from emu.envs.spec import EnvSpec, View
 
 __all__ = [
@@ -11,11 +11,11 @@ __all__ = [
     "EnvSpec",
     "PythonEnv",
     "View",
-    "adapters",
     "make",
     "register",
     "register_adapter",
     "registered",
+    "registered_adapters",
 ]
 
 _GRID, _MATRIX = "emu.envs.gridworld:GridWorld", "emu.envs.matrix:named"

@@ -42,7 +42,7 @@ def registered() -> dict[str, Entry]:
     return dict(sorted(_registry.items()))
 
 
-def adapters() -> dict[str, Entry]:
+def registered_adapters() -> dict[str, Entry]:
     """All adapters, by the prefix that chooses them."""
     return dict(sorted(_adapters.items()))
 
