@@ -11,6 +11,7 @@ import pytest
 from emu.errors import CheckpointError, EmuError, EnvError
 from emu.run.folder import read_config, run_folder
 from emu.run.metrics import last_evaluation, read_rows
+from emu.training import loop
 from emu.training.loop import Trainer
 from emu.training.session import Stopped, resume, train
 from toys import flip_byte, silent, tiny_config
@@ -157,7 +158,8 @@ def crash_after(monkeypatch, chunks):
     """Let training die after so many chunks, at another moment within the chunk each time."""
     left = [chunks]
     name = ("collect", "learn", "report")[chunks % 3]
-    original = getattr(Trainer, name)
+    where = loop if name == "report" else Trainer
+    original = getattr(where, name)
 
     def dying(self, *args):
         left[0] -= 1
@@ -166,7 +168,7 @@ def crash_after(monkeypatch, chunks):
             raise Crash
         return result
 
-    monkeypatch.setattr(Trainer, name, dying)
+    monkeypatch.setattr(where, name, dying)
 
 
 ALGORITHMS = ["qmix", "emu_qmix", "mappo"]

@@ -11,7 +11,7 @@ from emu.run.best import best_is_whole
 from emu.run.folder import read_config, read_meta
 from emu.run.metrics import read_rows
 from emu.run.trust import Untrusted
-from emu.training.loop import Trainer
+from emu.training import loop, reporting
 from emu.training.session import Stopped, resume, train
 from toys import flip_byte, silent, tiny_config
 
@@ -143,13 +143,13 @@ def test_a_run_killed_before_its_first_row_begins_anew(run):
 
 def test_there_is_a_checkpoint_before_the_first_row(tmp_path, monkeypatch):
     """So metrics without any checkpoint are always a loss, never a beginning."""
-    original, seen = Trainer.evaluate, []
+    original, seen = loop.evaluate, []
 
     def evaluate(self):
         seen.append((self.checkpoints.steps(), (self.folder / "metrics.jsonl").stat().st_size))
         return original(self)
 
-    monkeypatch.setattr(Trainer, "evaluate", evaluate)
+    monkeypatch.setattr(loop, "evaluate", evaluate)
     train(tiny_config(steps=32), tmp_path / "run", silent())
     assert seen[0] == ([0], 0)
 
@@ -193,8 +193,8 @@ def test_checkpoints_by_time_change_no_number(finished, tmp_path, monkeypatch):
     """Minutes of a clock that runs a thousand times too fast."""
     monkeypatch.setattr("emu.training.clock.Clock.minutes_unsaved", property(lambda self: 6.0))
     saved = []
-    original = Trainer.checkpoint_due
-    monkeypatch.setattr(Trainer, "checkpoint_due", lambda self: saved.append(original(self)) or saved[-1])
+    original = reporting.checkpoint_due
+    monkeypatch.setattr(reporting, "checkpoint_due", lambda self: saved.append(original(self)) or saved[-1])
     train(tiny_config(steps=200), tmp_path / "run", silent())
     assert len(saved) > 5 and all(saved)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
