@@ -13,11 +13,12 @@ import pytest
 
 from emu import envs
 from emu.cli.app import main
-from emu.envs import scripted as players
 from emu.envs.check import check_env
 from emu.envs.football.features import pitch_of, state_of
 from emu.envs.football.scenarios import SCENARIOS
 from emu.envs.workers.pool import Pool
+from emu.play.build import play_scripted
+from emu.play.episode import summary_of
 
 from .common import SIZES, THREE
 
@@ -162,18 +163,18 @@ def test_two_engines_in_one_process_do_not_disturb_each_other(three):
 
 @needs_engine
 def test_a_worker_process_plays_the_same_episode(three):
-    pool = Pool(three, places=1, workers=1)
+    pool = Pool(three, copies=1, workers=1)
     try:
         choose, found, over = wander(6), [], False
         pool.ask("test", 0, np.array([0], np.int32), np.array([6]))
         assert pool.answer("test", 0)
-        found.append(pool.board.state[0].copy())
+        found.append(pool.arrays.state[0].copy())
         while not over:
-            pool.board.action[0] = choose(None, 0)
+            pool.arrays.action[0] = choose(None, 0)
             pool.ask("test", 0, np.array([0], np.int32), np.array([-1]))
             assert pool.answer("test", 0)
-            found.append(pool.board.state[0].copy())
-            over = pool.board.terminated[0] or pool.board.truncated[0]
+            found.append(pool.arrays.state[0].copy())
+            over = pool.arrays.terminated[0] or pool.arrays.truncated[0]
     finally:
         pool.close()
     np.testing.assert_array_equal(found, [view.state for view in play(three, 6, wander(6))[0]])
@@ -230,8 +231,8 @@ def test_a_charge_scores_now_and_then_and_a_goal_is_worth_what_it_should(three):
 
 @needs_engine
 def test_the_random_team_can_be_watched(three, tmp_path, capsys):
-    summary = players.play(three, "random", 3, seed=1)
-    assert summary == players.play(three, "random", 3, seed=1) and 1 <= summary["length_mean"] <= 150
+    summary, again = (summary_of(play_scripted(three, "random", 3, seed=1)) for _ in range(2))
+    assert summary == again and 1 <= summary["length_mean"] <= 150
     gif = tmp_path / "random.gif"
     assert main(["play", THREE, "--episodes", "2", "--seed", "1", "--gif", str(gif), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 2 and gif.stat().st_size > 1000
