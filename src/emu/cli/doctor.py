@@ -32,6 +32,8 @@ EXTRAS = {
     "atari": "ale_py",
     "jaxmarl": "jaxmarl",
     "mujoco": "mujoco",
+    "lbf": "lbforaging",
+    "rware": "rware",
     "study": "openTSNE",
     "onnx": "onnx",
     "wandb": "wandb",

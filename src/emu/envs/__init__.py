@@ -59,4 +59,9 @@ register_adapter(
     "pettingzoo", f"{_ADAPTERS}.pettingzoo:PettingZooEnv", "a module or function of PettingZoo's parallel API"
 )
 register_adapter("jaxmarl", f"{_ADAPTERS}.jaxmarl:JaxMarlEnv", "SMAX, MPE and others of JaxMARL, compiled")
-register_adapter("gymnasium", f"{_ADAPTERS}.gymnasium:GymnasiumEnv", "one agent with discrete actions")
+register_adapter("gymnasium", f"{_ADAPTERS}.gymnasium:GymnasiumEnv", "one agent with discrete or continuous actions")
+register_adapter(
+    "gymnasium_team", f"{_ADAPTERS}.gymnasium_team:GymnasiumTeam", "a team in Gymnasium's multi-agent form"
+)
+register_adapter("lbf", f"{_ADAPTERS}.foraging:ForagingEnv", "level-based foraging: Foraging-8x8-2p-3f-v3 and others")
+register_adapter("rware", f"{_ADAPTERS}.warehouse:WarehouseEnv", "the robotic warehouse: rware-tiny-2ag-v2 and others")

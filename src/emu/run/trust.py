@@ -17,7 +17,7 @@ from emu import envs
 from emu.config import Config, to_dict
 from emu.errors import EmuError
 
-BY_NAME_ONLY = ("gymnasium", "jaxmarl")  # adapters that know only what installed packages have registered
+BY_NAME_ONLY = ("gymnasium", "jaxmarl", "lbf", "rware")  # adapters of what installed packages have registered
 IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_.][\w.\-]*")  # module:Name
 HERE = ("auto", "local", "")  # clusters that are this user's own
 

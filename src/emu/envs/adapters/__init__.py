@@ -1,1 +1,1 @@
-"""Other people's environments: any PyMARL `MultiAgentEnv`, PettingZoo's parallel API, Gymnasium, JaxMARL."""
+"""Other people's environments: PyMARL, PettingZoo, Gymnasium for one agent and for teams (LBF, RWARE), JaxMARL."""

@@ -1,0 +1,162 @@
+"""Gymnasium's multi-agent form, one environment for a whole team, as level-based foraging and the warehouse have it.
+
+    emu train --algo qmix --env lbf:Foraging-8x8-2p-3f-v3
+    emu train --algo ippo --env rware:rware-tiny-2ag-v2
+    emu train --algo vdn --env gymnasium_team:my_package:Arena-v0
+
+Observations and actions are tuples with an entry for each agent, rewards are a list. The rewards are added up into the
+team's (`team_reward` "sum"), or averaged ("mean"). The state is all observations side by side; smaller spaces are
+padded with zeros, and actions that only other agents have are not available.
+
+Such environments fold their time limit into `terminated`. Where the limit is an argument of theirs (`max_episode_steps`
+or `max_steps`) they are given a later one, and the clock runs here: it truncates.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from importlib.metadata import version
+from typing import Any, Literal
+
+import numpy as np
+
+from emu.envs.adapters.pymarl import package_version
+from emu.envs.protocols import PythonEnv
+from emu.envs.spec import EnvSpec, View
+from emu.errors import EnvError, did_you_mean
+from emu.types import Outcome
+
+CLOCKS = ("max_episode_steps", "max_steps")  # names under which environments take their time limit
+TEAM_REWARDS = ("sum", "mean")
+
+
+class GymnasiumTeam(PythonEnv):
+    """`episode_limit` is needed where neither the registration nor an argument of the environment names one."""
+
+    prefix = "gymnasium_team"
+
+    def __init__(
+        self,
+        target: str,
+        /,
+        *,
+        episode_limit: int | None = None,
+        team_reward: Literal["sum", "mean"] = "sum",
+        return_range: tuple[float, float] = (-np.inf, np.inf),
+        **args: Any,
+    ) -> None:
+        if team_reward not in TEAM_REWARDS:
+            raise EnvError(f"team_reward is {' or '.join(map(repr, TEAM_REWARDS))}, not {team_reward!r}.")
+        self.team_reward, self.name = team_reward, f"{self.prefix}:{target}"
+        self.env, limit = _make(self.name, target, episode_limit, args)
+        self.actions, self.sizes = _require_spaces(self.env, self.name)
+        n, obs_dim = len(self.actions), max(self.sizes)
+        self.spec = EnvSpec(
+            name=self.name,
+            version=_version(self.env),
+            n_agents=n,
+            n_actions=max(self.actions),
+            obs_dim=obs_dim,
+            state_dim=n * obs_dim,
+            episode_limit=limit,
+            unit_dim=obs_dim,
+            return_range=(float(return_range[0]), float(return_range[1])),
+        )
+        self.avail = np.arange(self.spec.n_actions) < np.array(self.actions)[:, None]
+
+    def reset(self, seed: int) -> View:
+        self.time = 0
+        return self._view(self.env.reset(seed=seed)[0])
+
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        seen, rewards, terminated, truncated, _ = self.env.step(tuple(int(a) for a in action))
+        self.time += 1
+        over = bool(np.all(terminated))
+        late = bool(np.all(truncated)) or self.time >= self.spec.episode_limit
+        return self._view(seen), Outcome(self._reward(rewards), over, late and not over, False)
+
+    def _reward(self, rewards: Any) -> Any:
+        rewards = np.asarray(rewards, np.float32)
+        return np.float32(rewards.mean() if self.team_reward == "mean" else rewards.sum())
+
+    def _view(self, seen: Any) -> View:
+        obs = np.zeros((self.spec.n_agents, self.spec.obs_dim), np.float32)
+        for row, size, what in zip(obs, self.sizes, seen, strict=True):
+            row[:size] = np.asarray(what, np.float32).reshape(-1)
+        return View(obs, obs.reshape(-1), self.avail)
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def require_package(package: str, prefix: str, target: str) -> None:
+    """Import what registers the environments of a prefix; a target that names a module of its own is refused."""
+    if ":" in target:
+        raise EnvError(f"'{prefix}:{target}' names a module: write {prefix}:NAME, or gymnasium_team:{target}.")
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise EnvError(f"{package} cannot be imported ({error}): pip install 'emu-marl[{prefix}]'.") from error
+
+
+def _make(name: str, target: str, episode_limit: int | None, args: dict[str, Any]) -> tuple[Any, int]:
+    """The environment without a clock of its own where possible, and its time limit."""
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise EnvError("Gymnasium is not installed: pip install 'emu-marl[gymnasium]'.") from error
+    registered = _registered(name, target)
+    registered.kwargs.update(args)
+    clock = next((word for word in CLOCKS if registered.kwargs.get(word)), None)
+    limit = episode_limit or (registered.kwargs[clock] if clock else registered.max_episode_steps)
+    if not limit:
+        raise EnvError(f"{name} has no time limit: give it one as --env-args '{{\"episode_limit\": 100}}'.")
+    if clock:
+        registered.kwargs[clock] = limit + 1
+    registered.max_episode_steps = None
+    try:
+        # Gymnasium's own checker expects one agent, and complains of a list of rewards.
+        return gymnasium.make(registered, disable_env_checker=True), int(limit)
+    except (gymnasium.error.Error, TypeError, ValueError, AssertionError, ImportError) as error:
+        raise EnvError(f"'{name}' cannot be made from {args}: {error}") from error
+
+
+def _registered(name: str, target: str) -> Any:
+    """The registration of "NAME", or of "module:NAME" after the module, which registers it, has been imported."""
+    import gymnasium
+
+    module, _, known_as = target.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        return copy.deepcopy(gymnasium.spec(known_as))
+    except ImportError as error:
+        raise EnvError(f"'{name}' cannot be imported: {error}.") from error
+    except gymnasium.error.Error as error:
+        hint = did_you_mean(known_as, [*gymnasium.registry])
+        raise EnvError(f"Gymnasium knows no environment '{known_as}'. {hint}") from error
+
+
+def _require_spaces(env: Any, name: str) -> tuple[list[int], list[int]]:
+    """For each agent the number of its actions and the size of what it sees."""
+    from gymnasium.spaces import Box, Discrete, Tuple
+
+    actions, shown = env.action_space, env.observation_space
+    if not isinstance(actions, Tuple) or not isinstance(shown, Tuple) or len(actions) != len(shown):
+        raise EnvError(
+            f"{name} acts in {actions} and shows {shown}; a team needs a tuple of spaces for both, with an entry for "
+            "each agent. An environment for one agent is made as gymnasium:NAME."
+        )
+    for agent, (acts, sees) in enumerate(zip(actions, shown, strict=True)):
+        if not isinstance(acts, Discrete) or acts.start != 0:
+            raise EnvError(f"Agent {agent} of {name} acts in {acts}; EMU needs discrete actions from 0.")
+        if not isinstance(sees, Box):
+            raise EnvError(f"Agent {agent} of {name} sees {sees}; EMU needs an array (Box). Flatten it with a wrapper.")
+    return [int(space.n) for space in actions], [int(np.prod(space.shape, dtype=int)) for space in shown]
+
+
+def _version(env: Any) -> str:
+    """Of Gymnasium and of the package that holds the environment."""
+    module = type(env.unwrapped).__module__
+    return f"gymnasium {version('gymnasium')}, {module.partition('.')[0]} {package_version(module)}"
