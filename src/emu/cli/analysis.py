@@ -67,7 +67,7 @@ def table(
     out_folder: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     mix_versions: bool = False,
 ) -> int:
-    """Print a table of runs as Markdown; --out also writes it as KIND.md and KIND.tex.
+    """Print a table of runs, as Markdown in a pipe; --out also writes it as KIND.md and KIND.tex.
 
     Args:
         runs: Run folders, or folders that contain some; labels come from a study's study.json.
@@ -75,12 +75,13 @@ def table(
         out_folder: Where KIND.md and KIND.tex go.
         mix_versions: Allow runs of different versions of an environment in one table.
     """
+    from emu.cli.tables import print_tables
     from emu.study.analysis.runs import load_runs
-    from emu.study.analysis.table_text import markdown, write_tables
+    from emu.study.analysis.table_text import write_tables
     from emu.study.analysis.tables import make_tables
 
     tables = make_tables(load_runs(runs, warn), kind, mix_versions)
-    print("\n".join(markdown(made) for made in tables), end="")
+    print_tables(tables)
     if out_folder is not None:
         for path in write_tables(tables, kind, out_folder):
             Console(stderr=True).print(escape(str(path)), soft_wrap=True, highlight=False)

@@ -22,6 +22,11 @@ class Table(NamedTuple):
     rows: list[list[Cell]]
     groups: tuple[tuple[str, int], ...] = ()  # headings above neighbouring columns, and over how many
 
+    def headings(self) -> list[str]:
+        """The columns' names in one line each, with the headings above them."""
+        above = [title for title, count in self.groups for _ in range(count)] or [""] * len(self.columns)
+        return [f"{group}: {name}" if group else name for group, name in zip(above, self.columns, strict=True)]
+
 
 def write_tables(tables: Sequence[Table], kind: str, folder: Path) -> list[Path]:
     """KIND.md and KIND.tex in a folder."""
@@ -33,8 +38,7 @@ def write_tables(tables: Sequence[Table], kind: str, folder: Path) -> list[Path]
 
 
 def markdown(table: Table) -> str:
-    above = [title for title, count in table.groups for _ in range(count)] or [""] * len(table.columns)
-    names = [f"{group}: {name}" if group else name for group, name in zip(above, table.columns, strict=True)]
+    names = table.headings()
     lines = [f"**{table.title}**", "", _line(names), "|" + "---|" * len(names)]
     lines += [_line([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in table.rows]
     return "\n".join(lines) + "\n"

@@ -32,20 +32,29 @@ def summary_tables(runs: Sequence[Run]) -> list[Table]:
 
 def _summary_table(runs: Sequence[Run], score: Score, summaries: list[Summary]) -> Table:
     many = any(len(s.seeds) >= stats.ENOUGH_SEEDS for s in summaries)  # below, an IQM is hardly more than a mean
-    absolute = any(s.absolute for s in summaries)
-    sure = f" {CI}" if many else ""
-    columns = ["environment", "algorithm", "seeds", "steps", f"overall {score.name}", f"last {score.name}{sure}"]
-    columns += [f"IQM{sure}"] * many + [f"best {score.name}", f"training {score.name}{sure}"]
-    columns += [f"absolute {score.name}{sure}"] * absolute
+    intervals = {f"last {score.name}": [s.last for s in summaries]}
+    intervals |= {"IQM": [s.iqm for s in summaries]} if many else {}
+    after = {f"training {score.name}": [s.training for s in summaries]}
+    after |= {f"absolute {score.name}": [s.absolute for s in summaries]} if any(s.absolute for s in summaries) else {}
+    columns = ["environment", "algorithm", "seeds", "steps", f"overall {score.name}"]
+    columns += [_sure(name, found, score) for name, found in intervals.items()]
+    columns += [f"best {score.name}", *(_sure(name, found, score) for name, found in after.items())]
     rows = []
-    for s in summaries:
+    for place, s in enumerate(summaries):
         cells = [Cell(text) for text in (s.env, readable(s.label), str(len(s.seeds)), short_steps(s.steps))]
-        cells += [Cell(over_seeds(s), s.ahead), Cell(interval_text(s.last, score))]
-        cells += [Cell(interval_text(s.iqm, score))] * many + [Cell(score.text(s.best))]
-        cells += [Cell(interval_text(s.training, score) if s.training else NOTHING)]
-        cells += [Cell(interval_text(s.absolute, score) if s.absolute else NOTHING)] * absolute
+        cells += [Cell(over_seeds(s), s.ahead), *(_interval(found[place], score) for found in intervals.values())]
+        cells += [Cell(score.text(s.best)), *(_interval(found[place], score) for found in after.values())]
         rows.append(cells)
     return Table(f"Summary{scale_note(runs)}", columns, rows)
+
+
+def _sure(name: str, found: Sequence[stats.Interval | None], score: Score) -> str:
+    """A column's name; that it has intervals is said where it has any."""
+    return f"{name} {CI}" if any(one and score.span(one) for one in found) else name
+
+
+def _interval(found: stats.Interval | None, score: Score) -> Cell:
+    return Cell(interval_text(found, score) if found else NOTHING)
 
 
 def over_seeds(summary: Summary) -> str:
