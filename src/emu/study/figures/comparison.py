@@ -19,6 +19,7 @@ from emu.study.figures.options import Options
 from emu.study.figures.style import figure, legend, line_styles, note_of, plain
 
 THRESHOLDS = np.linspace(0, 1, 201)
+ALIKE = "; none where all pairs of seeds agree"
 SURE, FEW = "shade: 95 % interval", f"fewer than {stats.ENOUGH_SEEDS} seeds: no interval"
 
 
@@ -55,10 +56,13 @@ def improvement(runs: Sequence[Run], out: Path, options: Options = Options()) ->
     if not pairs:
         raise EmuError("A comparison needs runs of two labels at least.")
     counted = seeds_text(len(task) for tasks in found.values() for task in tasks)
-    with figure(out, note_of(runs, interval_note(found)), size=(7, 1.6 + 0.4 * len(pairs))) as (_, axes):
+    intervals = [stats.improvement_interval(found[first], found[second]) for first, second in pairs]
+    unanimous = stats.enough(*found.values()) and not all(interval.known for interval in intervals)
+    note = note_of(runs, interval_note(found) + (ALIKE if unanimous else ""))
+    with figure(out, note, size=(7, 1.6 + 0.4 * len(pairs))) as (_, axes):
         panel = axes[0, 0]
-        for place, (first, second) in enumerate(pairs):
-            _draw_interval(panel, place, stats.improvement_interval(found[first], found[second]), "#2f6db5")
+        for place, interval in enumerate(intervals):
+            _draw_interval(panel, place, interval, "#2f6db5")
         _rows(panel, [f"{readable(first)}  >  {readable(second)}" for first, second in pairs])
         panel.axvline(0.5, color="#555555", linewidth=1, linestyle="--")
         name = scores.measure_name(options.measure, runs)

@@ -53,8 +53,9 @@ def ablation(runs: Sequence[Run], out: Path, options: Options = Options()) -> Pa
     styles, note = line_styles(labels), note_of(runs, band_note(runs, options.band))
     for label in list(labels)[1:]:
         styles[label] |= {"linestyle": "--"}
-    size = (PANEL[0] * max(len(envs), 1.4), PANEL[1] + 1 + 0.3 * len(labels))
-    with figure(out, note, 2, len(envs), size) as (made, axes):
+    heights = (PANEL[1], 0.8 + 0.3 * len(labels))
+    size = (PANEL[0] * max(len(envs), 1.4), sum(heights) + 0.6)  # the legend below
+    with figure(out, note, 2, len(envs), size, heights) as (made, axes):
         for column, (env, group) in enumerate(envs.items()):
             draw_curves(axes[0, column], group, labels, metrics[env], options, styles)
             over_steps(axes[0, column], metrics[env], env, options.smooth)

@@ -49,9 +49,17 @@ def require_picture(out: Path) -> None:
 
 @contextmanager
 def figure(
-    out: Path, note: str = "", rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None
+    out: Path,
+    note: str = "",
+    rows: int = 1,
+    columns: int = 1,
+    size: tuple[float, float] | None = None,
+    heights: Sequence[float] | None = None,
 ) -> Iterator[tuple[Any, np.ndarray]]:
-    """A figure and its (rows, columns) axes; saved when the block ends, with a note below."""
+    """A figure and its (rows, columns) axes; saved when the block ends, with a note below.
+
+    `size` is in inches; `heights` are those of the rows, in proportion.
+    """
     require_picture(out)
     import matplotlib
 
@@ -59,7 +67,8 @@ def figure(
     from matplotlib import pyplot as plt
 
     width, height = size or (ALONE if rows == columns == 1 else (PANEL[0] * columns, PANEL[1] * rows))
-    made, axes = plt.subplots(rows, columns, figsize=(width, height), dpi=150, layout="constrained", squeeze=False)
+    look: dict[str, Any] = {"dpi": 150, "layout": "constrained", "squeeze": False, "height_ratios": heights}
+    made, axes = plt.subplots(rows, columns, figsize=(width, height), **look)
     try:
         yield made, axes
         if note and not made.legends:  # else the legend says it
