@@ -32,7 +32,8 @@ def list_envs(
     names = [words] if words in entries else [name for name in entries if words in name]
     if not names:
         raise EmuError(f"No environment's name contains '{words}'. {did_you_mean(words, entries)}")
-    specs = {name: _specification(name) for name in names}
+    with Console(stderr=True).status("asking the environments …"):
+        specs = {name: _specification(name) for name in names}
     if as_json:
         print(json.dumps({name: {"summary": entries[name].summary, **spec} for name, spec in specs.items()}, indent=2))
         return 0
@@ -103,6 +104,8 @@ def list_algos(as_json: AsJson = False) -> int:
         table.add_row(f"[bold]{name}[/]", algorithm.base or "", f"{escape(algorithm.summary)}\n{changes}")
     out.print(table)
     out.print("\nVariants, behind any name (emu_qplex+fast):", highlight=False)
+    variants = Table(box=None, show_header=False)
     for name, variant in VARIANTS.items():
-        out.print(f"  [bold]+{name}[/]  {variant.summary}", highlight=False)
+        variants.add_row(f"[bold]+{name}[/]", escape(variant.summary))
+    out.print(variants)
     return 0

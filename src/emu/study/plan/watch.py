@@ -23,7 +23,7 @@ from emu.study.plan.plans import Planned
 from emu.training.live import human_time
 
 WINDOW = 60.0  # seconds over which the speed of a run is measured
-LINES_EVERY = 60.0  # seconds between two plain lines about the runs under way
+LINES_EVERY = 30.0  # seconds between two plain lines about the runs under way
 TAIL = 1 << 15  # bytes at the end of metrics.jsonl that are looked at
 
 State = Literal["waiting", "running", "finished", "found", "failed", "stopped"]
