@@ -1,6 +1,6 @@
 # Needs Python 3.11 or newer, make and a C compiler; everything else goes into .venv.
 #
-#   make demo        train two small teams, then a table, demo/curves.png and demo/team.gif (about three minutes)
+#   make demo        EMU beside QPLEX, five seeds each: who is ahead, demo/curves.png, demo/team.gif (three minutes)
 #   make test        all tests but the slow ones       make test-slow   the slow ones
 #   make lint        ruff, pyright, rooms              make bench       the speed of training, part by part
 #   make docs        this documentation as a site, in site/

@@ -58,7 +58,7 @@ def study(
     words = [name] + ([] if scale == "paper" else ["--scale", scale])
     words += (["--seeds", seeds] if seeds else []) + (["--tasks", *tasks] if tasks else [])
     out = out_folder or Path("results") / (name if scale == "paper" else f"{name}-{scale}")
-    return _run(chosen, out, ["emu", "study", *words, "--out", str(out)], workers, cluster)
+    return carry_out(chosen, out, ["emu", "study", *words, "--out", str(out)], workers, cluster)
 
 
 def sweep(
@@ -86,10 +86,12 @@ def sweep(
     runs = grid(envs, algos, parse_seeds(seeds), parse_settings(settings))
     words = ["--algos", *algos, "--envs", *envs, "--seeds", seeds] + (["--set", *settings] if settings else [])
     command = ["emu", "sweep", *words, "--out", str(out_folder)]
-    return _run(Plan(out_folder.name, f"Sweep {out_folder.name}", "", runs), out_folder, command, workers, cluster)
+    plan = Plan(out_folder.name, f"Sweep {out_folder.name}", "", runs)
+    return carry_out(plan, out_folder, command, workers, cluster)
 
 
-def _run(chosen: Plan, out: Path, command: list[str], workers: int, cluster_address: str) -> int:
+def carry_out(chosen: Plan, out: Path, command: list[str], workers: int = 0, cluster_address: str = "") -> int:
+    """Run what is not finished of a plan, and say how it ended; the exit status."""
     from emu.study.plan.sweep import run_plan
 
     outcome = run_plan(chosen, out, command, _launcher(chosen, out, command, workers, cluster_address))

@@ -1,7 +1,6 @@
 """The top of the page: per environment who is ahead, by how much, and how sure that is; then over all environments.
 
-Labels are ranked by their overall score (win rate, or return where a task has no goal). "Leads" is said only where the
-seeds show it: the 95 % interval of the difference lies above 0, which takes five seeds each.
+Labels are ranked by their overall score: win rate, or return where a task has no goal.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from emu.study.analysis.scores import (
     summarise,
     values_at,
 )
+from emu.study.analysis.verdict import ranked, verdict
 from emu.study.report.series import ReportRun
 
 FEW = "With fewer than five seeds there is no interval: dots are the seeds, and an order may be chance."
@@ -59,8 +59,8 @@ def summary_html(shown: Sequence[ReportRun]) -> str:
 
 def _environment(panel: str, runs: list[Run]) -> str:
     until, groups = common_end(runs), by_label(runs)
-    lines = [Line(s, values_at(groups[s.label], until, RETURN)) for s in summarise(runs)]
-    lines.sort(key=lambda line: (line.summary.overall.value, line.summary.last.value), reverse=True)
+    summaries = ranked(summarise(runs))
+    lines = [Line(s, values_at(groups[s.label], until, RETURN)) for s in summaries]
     score = score_of(runs)
     many = any(len(line.summary.seeds) >= stats.ENOUGH_SEEDS for line in lines)
     head = ["", "seeds", f"overall {score.name}", f"last {score.name}", *["IQM"] * many, "best", "in training"]
@@ -68,7 +68,7 @@ def _environment(panel: str, runs: list[Run]) -> str:
     rows = [_row(line, lines, head) for line in lines]
     return (
         f'<article class="card"><h3>{escape(panel)} <small>at {int(until):,} steps</small></h3>'
-        f'<p class="verdict">{verdict([line.summary for line in lines])}</p>{_table(head, rows)}</article>'
+        f'<p class="verdict">{verdict(summaries, _bold)}</p>{_table(head, rows)}</article>'
     )
 
 
@@ -86,30 +86,6 @@ def _row(line: Line, lines: list[Line], head: list[str]) -> list[str]:
     behind = lines[0].summary.overall.value - s.overall.value
     first = "leads" if s.ahead else "highest" if len(lines) > 1 else "–"
     return [*cells, first if line is lines[0] else score.text(behind, 3)]
-
-
-def verdict(summaries: list[Summary]) -> str:
-    """Who is ahead, by how much over the next one, and what the seeds allow to say; the best comes first."""
-    first, *others = summaries
-    name, what, score = f"<b>{escape(first.label)}</b>", f"overall {first.score.name}", first.score
-    if not others:
-        return f"{name} alone: {what} {_words(first.overall, score)}, {seeds_text([len(first.seeds)])}."
-    second = others[0]
-    other = f"<b>{escape(second.label)}</b>"
-    gap = stats.difference(first.seeds, second.seeds)
-    if float(score.text(gap.value, 3)) == 0:
-        return f"{name} and {other} have the same {what}."
-    if not stats.enough([first.seeds], [second.seeds]):
-        seeds = f"{seeds_text([len(first.seeds)])} against {len(second.seeds)}"
-        return f"{name} is {score.text(gap.value, 3)} above {other} in {what}. {seeds}: the order may be chance."
-    beats = stats.improvement_interval([first.seeds], [second.seeds])
-    chance = f"a seed of the one beats a seed of the other with probability {_words(beats, WINS, 2)}."
-    if stats.separated(first.seeds, second.seeds):
-        return f"{name} leads {other} by {_words(gap, score)} in {what}; {chance}"
-    return (
-        f"{name} is above {other} by {_words(gap, score)} in {what}; {chance} "
-        "<em>The interval of the difference holds 0: these seeds do not tell them apart.</em>"
-    )
 
 
 def _over_all(runs: list[Run]) -> str:
@@ -134,8 +110,8 @@ def _over_all(runs: list[Run]) -> str:
 # Words and cells
 
 
-def _words(found: stats.Interval, score: Score, digits: int = 3) -> str:
-    return f"{score.text(found.value, digits)} {score.span(found, digits)}".rstrip()
+def _bold(label: str) -> str:
+    return f"<b>{escape(label)}</b>"
 
 
 def _span(found: stats.Interval, score: Score) -> str:
