@@ -11,10 +11,11 @@ from emu.play.gif import best_of, save_gif
 from toys import CountingEnv
 
 
-def test_the_first_won_episode_is_chosen_else_the_highest_return():
-    def plays(*results):
-        return lambda seed: PlayedEpisode(np.full(1, seed), *results[seed])
+def plays(*results):
+    return lambda seed: PlayedEpisode(np.full(1, seed), *results[seed])
 
+
+def test_the_first_won_episode_is_chosen_else_the_highest_return():
     assert best_of(3, plays((1.0, False), (0.5, True), (9.0, True))).reward[0] == 1
     assert best_of(3, plays((1.0, False), (3.0, False), (2.0, False))).reward[0] == 1
 
@@ -36,3 +37,9 @@ def test_a_gif_has_a_picture_per_state(tmp_path):
 def test_an_environment_that_cannot_be_drawn_is_refused(tmp_path):
     with pytest.raises(EnvError, match="cannot be drawn"):
         save_gif(CountingEnv(), [], tmp_path / "x.gif")
+
+
+def test_only_the_chosen_episode_is_recorded_where_pictures_take_long():
+    recorded = []
+    best = best_of(3, plays((1.0, False), (3.0, False), (2.0, False)), lambda seed: recorded.append(seed) or "film")
+    assert best == "film" and recorded == [1]

@@ -13,8 +13,8 @@ from typing import Any
 from emu.cli.output import say
 from emu.cli.study import carry_out
 from emu.cli.tables import print_tables
-from emu.play.build import recorder
-from emu.play.gif import best_of, save_gif
+from emu.play.build import best_recorded
+from emu.play.gif import save_gif
 from emu.run.team import load_team
 from emu.study.analysis.runs import Run, load_runs
 from emu.study.analysis.scores import run_scores, summarise
@@ -52,5 +52,5 @@ def show(runs: list[Run], out: Path) -> None:
 def render_best(runs: list[Run], path: Path) -> Path:
     """A GIF of the team of the run that did best overall."""
     team = load_team(runs[int(run_scores(runs, "overall").argmax())].folder)
-    episode = best_of(GIF_EPISODES, recorder(team.env, team.learner, team.policy))
+    episode = best_recorded(team.env, team.learner, team.policy, GIF_EPISODES)
     return save_gif(team.env, episode.frames or [], path)

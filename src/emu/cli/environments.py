@@ -49,6 +49,7 @@ def play(
         as_json: Print JSON.
     """
     from emu import envs
+    from emu.envs.pictures import pictured
     from emu.play.build import play_scripted
     from emu.play.episode import summary_of
     from emu.play.gif import save_gif
@@ -57,6 +58,7 @@ def play(
     game = envs.make(env, **(env_args or {}))
     print_values(summary_of(play_scripted(game, policy, episodes, seed)), as_json, f"{policy} on {env}")
     if gif is not None:
-        (episode,) = play_scripted(game, policy, 1, seed, frames=True)
-        say_aside(str(save_gif(game, episode.frames or [], gif)))
+        with pictured(game) as shown:
+            (episode,) = play_scripted(shown, policy, 1, seed, frames=True)
+            say_aside(str(save_gif(shown, episode.frames or [], gif)))
     return 0

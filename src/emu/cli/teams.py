@@ -44,7 +44,7 @@ def render(
     run: RunFolder,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     tries: int = 8,
-    fps: float = 5.0,
+    fps: float | None = None,
     which: str = "best",
     trust: bool = False,
 ) -> int:
@@ -54,21 +54,23 @@ def render(
         run: The run's folder, or that of an exported team.
         out_file: The GIF (default: team.gif in the run's folder).
         tries: Episodes to play; the first one won is shown, else the one with the highest return.
-        fps: Pictures a second.
+        fps: Pictures a second (default: what the environment says, or 5).
         which: best, last, or the step of a kept checkpoint.
         trust: The run's settings may name code from outside this package, which is then run.
     """
     require_at_least_one("--tries", tries)
-    if not 0.1 <= fps <= 100:
+    if fps is not None and not 0.1 <= fps <= 100:
         raise EmuError(f"--fps must lie between 0.1 and 100, not {fps:g}.")
     import emu
-    from emu.play.build import recorder
-    from emu.play.gif import best_of, save_gif
+    from emu.envs.pictures import pictured
+    from emu.play.build import best_recorded
+    from emu.play.gif import save_gif
     from emu.run.folder import RunFolder as Files
 
     team = emu.load(run, chosen(which), trust=trust)
-    episode = best_of(tries, recorder(team.env, team.learner, team.policy))
-    path = save_gif(team.env, episode.frames or [], out_file or Files(run).gif, fps)
+    with pictured(team.env) as shown:
+        episode = best_recorded(shown, team.learner, team.policy, tries)
+        path = save_gif(shown, episode.frames or [], out_file or Files(run).gif, fps)
     won = (", won" if episode.won else ", not won") if team.env.spec.has_goal else ""
     say(f"{path}: {episode.length} steps, return {episode.total:.2f}{won}")
     return 0

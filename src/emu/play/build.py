@@ -9,6 +9,7 @@ import numpy as np
 
 from emu.config import Config
 from emu.devices import Devices
+from emu.envs.pictures import PicturedEnv
 from emu.envs.protocols import Env, PythonEnv, VectorEnv
 from emu.envs.scripted import Player, scripted_player
 from emu.errors import ConfigError
@@ -16,6 +17,7 @@ from emu.learners.base import Learner
 from emu.play.batched import ActingCopies, BatchedEvaluator, BatchedRollout
 from emu.play.compiled import CompiledEvaluator, Rollout, play_scripted_copies
 from emu.play.episode import Evaluation, Evaluator, InProcessEvaluator, PlayedEpisode, play_one
+from emu.play.gif import best_of
 from emu.play.worker_groups import Workers
 from emu.play.workers import WorkerEvaluator, WorkerRollout
 from emu.seeds import recorded_episode, scripted_generator, scripted_keys
@@ -68,6 +70,14 @@ def recorder(
         return episode
 
     return play
+
+
+def best_recorded(env: Env | PythonEnv, learner: Learner, policy: PyTree, tries: int) -> PlayedEpisode:
+    """The best of some greedy episodes, with its frames. Where pictures take long, only the chosen one is drawn."""
+    record = recorder(env, learner, policy)
+    if isinstance(env, PicturedEnv) and env.seedable:
+        return best_of(tries, recorder(env, learner, policy, frames=False), record)
+    return best_of(tries, record)
 
 
 def play_scripted(

@@ -14,26 +14,33 @@ from emu.errors import EnvError
 from emu.play.episode import PlayedEpisode
 
 
-def best_of(episodes: int, play: Callable[[int], PlayedEpisode]) -> PlayedEpisode:
-    """The first won of several episodes, else the one with the highest return."""
-    best: PlayedEpisode | None = None
-    for seed in range(episodes):
-        episode = play(seed)
-        if best is None or (episode.won, episode.total) > (best.won, best.total):
-            best = episode
+def best_of(
+    episodes: int, play: Callable[[int], PlayedEpisode], record: Callable[[int], PlayedEpisode] | None = None
+) -> PlayedEpisode:
+    """The first won of several episodes, else the one with the highest return.
+
+    With `record` the chosen one is played once more by it, for environments whose pictures take long.
+    """
+    best, chosen = play(0), 0
+    for seed in range(1, episodes):
         if best.won:
             break
-    assert best is not None
-    return best
+        episode = play(seed)
+        if (episode.won, episode.total) > (best.won, best.total):
+            best, chosen = episode, seed
+    return record(chosen) if record else best
 
 
-def save_gif(env: Env | PythonEnv, states: Sequence[Any], out: Path, fps: float = 5.0) -> Path:
-    """Draw every state (or, where the environment offers `frames`, also what lies between); the last one stays."""
+def save_gif(env: Env | PythonEnv, states: Sequence[Any], out: Path, fps: float | None = None) -> Path:
+    """Draw every state (or, where the environment offers `frames`, also what lies between); the last one stays.
+
+    Without `fps`, so many states a second as the environment says, or five.
+    """
     if not isinstance(env, Drawable):
         raise EnvError(f"Environment '{env.spec.name}' cannot be drawn: it has no `draw(state)` method.")
     pictures = env.frames(states) if hasattr(env, "frames") else map(env.draw, states)  # type: ignore[attr-defined]
     frames = [Image.fromarray(np.asarray(picture)) for picture in pictures]
-    duration = int(1000 / fps * (len(states) - 1 or 1) / (len(frames) - 1 or 1))
+    duration = int(1000 / (fps or getattr(env, "fps", 5.0)) * (len(states) - 1 or 1) / (len(frames) - 1 or 1))
     out.parent.mkdir(parents=True, exist_ok=True)
     frames[0].save(
         out,

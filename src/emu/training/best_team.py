@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from emu.envs.protocols import Drawable, Env, PythonEnv
 from emu.errors import EmuError
-from emu.play.build import recorder
-from emu.play.gif import best_of, save_gif
+from emu.play.build import best_recorded
+from emu.play.gif import save_gif
 from emu.run.best import load_best
 from emu.run.folder import RunFolder
 from emu.run.loggers import Logger
@@ -31,7 +31,7 @@ def log_best_team(trainer: Trainer) -> None:
         return
     try:
         policy, best = load_best(trainer.folder, trainer.policy)
-        episode = best_of(TRIES, recorder(env, trainer.learner, policy))
+        episode = best_recorded(env, trainer.learner, policy, TRIES)
         path = save_gif(env, episode.frames or [], RunFolder(trainer.folder).gif)
         for logger in takers:
             logger.gif(int(best["step"]), path)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.envs.adapters.draw_cells import Scene, draw_scene, foraging_scene
 from emu.envs.adapters.gymnasium_team import GymnasiumTeam, require_package
 from emu.envs.spec import View
 
@@ -31,6 +32,12 @@ class ForagingEnv(GymnasiumTeam):
         for player in self.env.unwrapped.players:
             player.position = None
         return super().reset(seed)
+
+    def snapshot(self) -> Scene:
+        return foraging_scene(self.env.unwrapped, f"step {self.time}   return {self.total:.2f}")
+
+    def draw(self, state: Scene) -> np.ndarray:
+        return draw_scene(state)
 
     def _return_range(self) -> tuple[float, float]:
         """From a penalty for every agent in every step to all food loaded."""

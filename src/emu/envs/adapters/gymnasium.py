@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from emu.envs.pictures import RendersItself
 from emu.envs.protocols import PythonEnv
 from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError
 from emu.types import Outcome
 
 
-class GymnasiumEnv(PythonEnv):
+class GymnasiumEnv(RendersItself, PythonEnv):
     def __init__(
         self,
         target: str,

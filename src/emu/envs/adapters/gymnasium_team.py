@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from emu.envs.adapters.pymarl import package_version
+from emu.envs.pictures import RendersItself
 from emu.envs.protocols import PythonEnv
 from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError, did_you_mean
@@ -31,7 +32,7 @@ CLOCKS = ("max_episode_steps", "max_steps")  # names under which environments ta
 TEAM_REWARDS = ("sum", "mean")
 
 
-class GymnasiumTeam(PythonEnv):
+class GymnasiumTeam(RendersItself, PythonEnv):
     """`episode_limit` is needed where neither the registration nor an argument of the environment names one."""
 
     prefix = "gymnasium_team"
@@ -66,12 +67,13 @@ class GymnasiumTeam(PythonEnv):
         self.avail = np.arange(self.spec.n_actions) < np.array(self.actions)[:, None]
 
     def reset(self, seed: int) -> View:
-        self.time = 0
+        self.time, self.total = 0, 0.0
         return self._view(self.env.reset(seed=seed)[0])
 
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
         seen, rewards, terminated, truncated, _ = self.env.step(tuple(int(a) for a in action))
         self.time += 1
+        self.total += float(np.sum(rewards))
         over = bool(np.all(terminated))
         late = bool(np.all(truncated)) or self.time >= self.spec.episode_limit
         return self._view(seen), Outcome(self._reward(rewards), over, late and not over, False)

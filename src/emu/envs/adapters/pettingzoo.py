@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from emu.envs.adapters.pymarl import package_version
+from emu.envs.pictures import RendersItself
 from emu.envs.protocols import PythonEnv
 from emu.envs.registry import require_foreign_environment
 from emu.envs.spec import EnvSpec, View
@@ -24,7 +25,7 @@ from emu.types import Outcome
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 
-class PettingZooEnv(PythonEnv):
+class PettingZooEnv(RendersItself, PythonEnv):
     """`episode_limit` is needed where the environment has no `max_cycles`; `won_key` names a goal in the infos."""
 
     def __init__(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.envs.adapters.draw_cells import Scene, draw_scene, warehouse_scene
 from emu.envs.adapters.gymnasium_team import GymnasiumTeam, require_package
 
 
@@ -21,3 +22,9 @@ class WarehouseEnv(GymnasiumTeam):
     def __init__(self, target: str, /, **args: Any) -> None:
         require_package("rware", self.prefix, target)
         super().__init__(target, **{"return_range": (0.0, np.inf), **args})
+
+    def snapshot(self) -> Scene:
+        return warehouse_scene(self.env.unwrapped, f"step {self.time}   return {self.total:g}")
+
+    def draw(self, state: Scene) -> np.ndarray:
+        return draw_scene(state)

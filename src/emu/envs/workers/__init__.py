@@ -6,5 +6,6 @@ Nothing here imports JAX: a worker starts as fast as the environment it runs.
     process.py        workers as processes of this machine
     ray.py            workers on the nodes of a Ray cluster
     child.py          what runs in a worker
+    picture_child.py  what runs in the process of an environment that is drawn (`emu.envs.pictures`)
     shared_arrays.py  the arrays they share, and the messages they exchange
 """

@@ -31,7 +31,7 @@ from emu.errors import EnvError
 
 def main(descriptor: int, memory: int) -> None:
     connection = socket.socket(fileno=descriptor)
-    threading.Thread(target=_end_with_supervisor, args=(descriptor,), daemon=True).start()
+    threading.Thread(target=end_with_supervisor, args=(descriptor,), daemon=True).start()
     try:
         task = json.loads(receive(connection))
         sys.path[:] = task["path"]
@@ -44,7 +44,7 @@ def main(descriptor: int, memory: int) -> None:
         raise
 
 
-def _end_with_supervisor(descriptor: int) -> None:
+def end_with_supervisor(descriptor: int) -> None:
     """Wait for the other end of the socket to close; then end this process and whatever its environments started."""
     poll = select.poll()
     poll.register(descriptor, 0)  # no event but the hang-up
@@ -57,7 +57,7 @@ def serve(connection: socket.socket, arrays: SharedArrays, recipe: Recipe) -> No
     while message := receive(connection):
         for copy, seed in np.frombuffer(message, ORDER).tolist():
             if copy not in envs:
-                _seed_globals(seed)
+                seed_globals(seed)
                 envs[copy] = make_from(recipe)
             carry_out(envs[copy], arrays, copy, seed)
         send(connection, DONE)
@@ -75,7 +75,7 @@ def carry_out(env: PythonEnv, arrays: SharedArrays, copy: int, seed: int) -> Non
         arrays.truncated[copy] = outcome.truncated
         arrays.won[copy] = outcome.won
     else:
-        _seed_globals(seed)
+        seed_globals(seed)
         view = env.reset(seed)
     write_view(view, arrays, copy)
 
@@ -91,7 +91,7 @@ def write_view(view: View, arrays: SharedArrays, copy: int) -> None:
         row[...] = value
 
 
-def _seed_globals(seed: int) -> None:
+def seed_globals(seed: int) -> None:
     """For environments that draw from the global generators."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002

@@ -41,39 +41,53 @@ class ProcessBackend:
 class ProcessHandle:
     """One worker process. It is started by `exec`, never by a plain fork: JAX has threads, and a copy would hang."""
 
-    def __init__(self, task: dict[str, Any], memory: int, timeout: float) -> None:
+    def __init__(
+        self,
+        task: dict[str, Any],
+        memory: int | None,
+        timeout: float,
+        module: str = "emu.envs.workers.child",
+        settings: dict[str, str] | None = None,
+    ) -> None:
         self.timeout = timeout
         self.connection, childs_end = socket.socketpair()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  what it writes to its standard error
         with childs_end:
-            numbers = (childs_end.fileno(), memory)
+            numbers = (childs_end.fileno(),) if memory is None else (childs_end.fileno(), memory)
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "emu.envs.workers.child", *map(str, numbers)],
+                [sys.executable, "-m", module, *map(str, numbers)],
                 pass_fds=numbers,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self.log,
-                env=_environment(),
+                env={**(settings or {}), **_environment()},
                 start_new_session=True,  # Ctrl-C is for the supervisor; a worker ends with all that it started
             )
         self.connection.settimeout(timeout)
-        with contextlib.suppress(OSError):  # it died at once: `answer` finds out
-            send(self.connection, json.dumps(task).encode())
+        self.send(json.dumps(task).encode())
 
     def ask(self, orders: np.ndarray) -> None:
-        with contextlib.suppress(OSError):  # it died: `answer` finds out
-            send(self.connection, orders.tobytes())
+        self.send(orders.tobytes())
 
     def answer(self) -> str | None:
+        return self.reply()[0]
+
+    def send(self, message: bytes) -> None:
+        """It never fails: `reply` finds out."""
+        with contextlib.suppress(OSError):
+            send(self.connection, message)
+
+    def reply(self) -> tuple[str | None, bytes]:
+        """Wait for the next answer: what was wrong, if anything, and what came with it."""
         try:
             message = receive(self.connection)
         except TimeoutError:
-            return f"It did not answer within {self.timeout:g} seconds."
+            return f"It did not answer within {self.timeout:g} seconds.", b""
         except (EOFError, OSError):
-            return f"It died ({self._cause()}).{self._stderr_tail()}"
+            return f"It died ({self._cause()}).{self._stderr_tail()}", b""
         if message[:1] == RAISED:
-            return f"It raised:\n{message[1:].decode(errors='replace').rstrip()}"
-        return None
+            return f"It raised:\n{message[1:].decode(errors='replace').rstrip()}", b""
+        return None, message[1:]
 
     def ask_to_close(self) -> None:
         with contextlib.suppress(OSError):
