@@ -38,6 +38,27 @@ recall = memory.recall(states[1:2], np.array([1]))
 print(bool(recall.found[0]), episodic_incentive(recall, np.zeros(1), np.zeros(1, bool), 0.5))
 """
 
+# What somebody writes on the first day: train, load, evaluate, act in a loop of one's own, draw the curve.
+FIRST_SCRIPT = """
+import emu, jax, matplotlib, numpy as np
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+short = {"eval.interval": 150, "eval.episodes": 2, "learner.batch_size": 4, "agent.hidden": 8, "devices": 1}
+run = emu.train("emu_vdn", "gridworld/tiny", steps=300, seed=1, quiet=True, **short)
+team, env = emu.load(run, which="best"), emu.make_env("gridworld/tiny")
+team.reset()
+state, steps, over = env.reset(jax.random.PRNGKey(0)), 0, False
+while not over:
+    actions = team.act(np.asarray(env.observe(state)), np.asarray(env.avail(state)))
+    state, outcome = env.step(state, actions, jax.random.PRNGKey(steps))
+    steps, over = steps + 1, bool(outcome.terminated | outcome.truncated)
+tested = ~np.isnan(run.metrics()["test_return"])
+plt.plot(run.metrics()["step"][tested], run.metrics()["test_return"][tested])
+plt.savefig("curve.png")
+print(emu.__file__, type(actions).__module__, actions.shape, steps, emu.evaluate(team, episodes=4)["episodes"])
+"""
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
@@ -81,6 +102,15 @@ def test_the_installed_package_trains_and_reports_away_from_the_repository(insta
     assert "test_return" in (run / "metrics.jsonl").read_text()
     python(installed, tmp_path, "-m", "emu", "report", run)
     assert "<script" in (run / "report.html").read_text()  # the report's template is in the wheel
+
+
+@pytest.mark.slow
+def test_a_script_of_fifteen_lines_trains_loads_acts_and_plots(installed, tmp_path):
+    used, kind, shape = python(installed, tmp_path, "-c", FIRST_SCRIPT).split(maxsplit=2)
+    assert Path(used).is_relative_to(installed)
+    agents, steps, episodes = re.fullmatch(r"\((\d+),\) (\d+) (\d+)", shape.strip()).groups()
+    assert (kind, agents, episodes) == ("numpy", "2", "4") and 1 <= int(steps) <= 12
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_memory_needs_only_numpy_and_numba(installed, tmp_path):
