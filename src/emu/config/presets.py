@@ -284,9 +284,8 @@ def split_name(algo: str) -> tuple[str, list[str]]:
     name, *variants = algo.split("+")
     name = ALIASES.get(name, name)
     if name not in ALGORITHMS:
-        raise ConfigError(
-            f"No algorithm is called '{name}'. {did_you_mean(name, ALGORITHMS)} `emu algos` lists them all."
-        )
+        hint = did_you_mean(name, [*ALGORITHMS, *ALIASES])
+        raise ConfigError(f"No algorithm is called '{name}'. {hint} `emu algos` lists them all.")
     for variant in variants:
         if variant not in VARIANTS:
             raise ConfigError(f"No variant is called '+{variant}'. {did_you_mean(variant, VARIANTS)}")

@@ -17,7 +17,8 @@ from rich.text import Text
 
 WINDOW = 15.0  # seconds over which the speed is measured: compiling should not weigh on it for long
 GAP = "  "
-LEAST_BAR, MOST_BAR = 8, 40  # columns
+LEAST_BAR, MOST_BAR = 5, 40  # columns
+ECHO = "^C "  # what a terminal writes behind the line; in a full line it would wrap, and leave a second line behind
 
 
 def human_bytes(count: float) -> str:
@@ -99,8 +100,9 @@ class Status:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The line on a terminal of any width: the bar takes what the words leave."""
-        said = self.text(options.max_width - len(GAP) - LEAST_BAR)
-        room = min(MOST_BAR, options.max_width - len(said) - len(GAP))
+        width = options.max_width - len(ECHO)
+        said = self.text(width - len(GAP) - LEAST_BAR)
+        room = min(MOST_BAR, width - len(said) - len(GAP))
         line = Table.grid(padding=(0, len(GAP), 0, 0))
         line.add_row(Text(said, no_wrap=True), ProgressBar(self.total or None, min(self.step, self.total), width=room))
         yield line

@@ -181,7 +181,7 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process wherever it is
             raise KeyboardInterrupt
         trainer.stop_signal = signal.Signals(number).name
-        again = " Ctrl-C again stops at once, without saving." if number == signal.SIGINT else ""
+        again = " Ctrl-C again: at once, without saving." if number == signal.SIGINT else ""
         trainer.progress.warn(f"{trainer.stop_signal}: saving, then stopping.{again}")
 
     previous: dict[int, Any] = {}
