@@ -1,7 +1,9 @@
 """The report in a real browser: a headless Chromium clicks, filters, plays, changes its colours and its width."""
 
+import numpy as np
 import pytest
 
+from emu.study.analysis import stats
 from emu.study.report.page import write_report
 from study.report.chromium import Browser, find_chromium
 from study.report.memories import invent_snapshot
@@ -215,6 +217,16 @@ def test_curves_answer_to_hover_legend_metric_and_seeds(browser):
     assert len(set(pictures)) == 6
     assert browser.run("document.querySelector('#legend button:nth-child(2)').ariaPressed") == "false"
     assert browser.run("document.querySelectorAll('.panel').length") == 2
+
+
+def test_the_band_is_the_interval_that_figures_and_tables_have(browser):
+    seeds = np.random.default_rng(5).normal(size=(6, 4))
+    found = browser.run(f"intervalOf({{columns: {seeds.tolist()}, grid: [0, 1, 2, 3]}})")
+    for step in range(4):
+        wanted = stats.interval([seeds[:, step]], stats.mean)
+        width = wanted.high - wanted.low
+        assert found["low"][step] == pytest.approx(wanted.low, abs=0.12 * width)  # 500 resamples beside 5,000
+        assert found["high"][step] == pytest.approx(wanted.high, abs=0.12 * width)
 
 
 def test_light_and_dark_follow_the_system_until_the_button_is_pressed(browser):

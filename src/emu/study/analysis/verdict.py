@@ -34,6 +34,8 @@ def verdict(summaries: Sequence[Summary], show: Callable[[str], str] = readable)
         return f"{name} is {score.text(gap.value, 3)} above {other} in {what}. {seeds}: the order may be chance."
     beats = stats.improvement_interval([first.seeds], [second.seeds])
     chance = f"a seed of the one beats a seed of the other with probability {in_words(beats, WINS, 2)}."
+    if beats.value == 1:
+        chance = "every seed of the one beats every seed of the other."
     if stats.separated(first.seeds, second.seeds):
         return f"{name} leads {other} by {in_words(gap, score)} in {what}; {chance}"
     return (

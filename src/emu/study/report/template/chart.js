@@ -13,7 +13,24 @@ function grouped(runs, metric) {
   const at = (reduce) => grid.map((_, i) => reduce(columns.map((column) => column[i])));
   const mean = at((values) => values.reduce((a, b) => a + b, 0) / values.length);
   const deviation = grid.map((_, i) => spread(columns.map((column) => column[i]), mean[i]));
-  return { own, grid, mean, deviation, low: at((v) => Math.min(...v)), high: at((v) => Math.max(...v)) };
+  return { own, grid, columns, mean, deviation, low: at((v) => Math.min(...v)), high: at((v) => Math.max(...v)) };
+}
+
+const RESAMPLES = 500;
+
+// The 95 % interval of the mean at every step: seeds drawn again with replacement, whole curves at a time. The draws
+// are those of a fixed generator, so that the same page always shows the same band.
+function intervalOf({ columns, grid }) {
+  let state = 1;
+  const draw = (count) => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32 * count) | 0;
+  const draws = Array.from({ length: RESAMPLES }, () => columns.map(() => columns[draw(columns.length)]));
+  const ends = [0.025, 0.975].map((share) => Math.round(share * (RESAMPLES - 1)));
+  const found = grid.map((_, i) => {
+    const means = draws.map((drawn) => drawn.reduce((sum, column) => sum + column[i], 0) / drawn.length);
+    means.sort((a, b) => a - b);
+    return ends.map((end) => means[end]);
+  });
+  return { low: found.map(([low]) => low), high: found.map(([, high]) => high) };
 }
 
 // Of a sample: n - 1; 0 for a single seed.
@@ -40,6 +57,7 @@ const isShare = (metric) => metric.endsWith("rate") || metric.includes("share");
 function bandOf(group, kind, metric) {
   if (kind === "none" || group.own.length < ENOUGH_SEEDS) return null;
   if (kind === "range") return { low: group.low, high: group.high };
+  if (kind === "interval") return (group.interval ??= intervalOf(group));
   const [least, most] = isShare(metric) ? [0, 1] : [-Infinity, Infinity];
   return {
     low: group.mean.map((m, i) => Math.max(m - group.deviation[i], least)),
@@ -93,7 +111,8 @@ class Chart {
           high = Math.max(high, value);
         }
       }
-      right = Math.max(right, ...group.own.map((curve) => curve.x[curve.x.length - 1]));
+      const drawn = seeds.length || group.own.length === 1 ? group.own.map((curve) => curve.x) : [group.grid];
+      right = Math.max(right, ...drawn.map((x) => x[x.length - 1]));
     }
     if (this.metric.endsWith("win_rate")) return { right, low: 0, high: 1 };
     if (low > high) return { right, low: 0, high: 1 };
@@ -105,7 +124,7 @@ class Chart {
     if (!this.view) return;
     const { pen, width, height } = sharp(this.canvas);
     const { right, low, high } = this.limits();
-    const box = { left: 52, top: 10, right: width - 12, bottom: height - 28 };
+    const box = { left: 52, top: 10, right: width - 20, bottom: height - 28 };
     this.x = scaled(box.left, box.right, 0, right);
     this.y = scaled(box.bottom, box.top, low, high);
     frame(pen, box, this.x, this.y, ticks(0, right, Math.max(2, width / 110)), ticks(low, high, 5));
