@@ -64,10 +64,13 @@ def assert_same(memory: EpisodicMemory, plain: PlainMemory) -> None:
 
 def run_both(
     seed: int, rounds: int, capacity: int, radius: float, lattice: bool, scale: float = 1.0, **options: Any
-) -> None:
-    """Random episodes, recalls and re-embeddings; the two memories must agree after each."""
+) -> int:
+    """Random episodes, recalls and re-embeddings; the two memories must agree after each.
+
+    Returns how many operations were compared: states remembered, recalled or embedded anew.
+    """
     rng = np.random.default_rng(seed)
-    dim = 5
+    dim, done = 5, 0
     encode: Any = RandomProjection(dim, 3, seed)
     common = {"capacity": capacity, "radius": radius, "gamma": 0.9, "encode": encode} | options
     memory = EpisodicMemory(state_dim=dim, key_dim=3, **common)
@@ -79,6 +82,7 @@ def run_both(
             plain.update(e)
         assert_same(memory, plain)
         states = random_episode(rng, dim, lattice, scale).state
+        done += sum(len(e.state) for e in batch) + len(states)
         recall = memory.recall(states, np.zeros(len(states), np.int32))
         for i, state in enumerate(states):
             match = plain.recall(state, 0)
@@ -92,6 +96,8 @@ def run_both(
             memory.reembed(encode)
             plain.reembed(encode, memory.normalisation.mean, memory.normalisation.spread)
             assert_same(memory, plain)
+            done += len(memory)
+    return done
 
 
 @pytest.mark.parametrize("lattice", [False, True])
@@ -118,15 +124,21 @@ def test_any_capacity_and_radius_agrees_with_plain_python(
     run_both(seed, 8, capacity, radius, lattice)
 
 
+SCALES = (1e-38, 1e-30, 1e-12, 1.0, 1e6, 1e15, 1e29)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e-12, 1.0, 1e6, 1e15, 1e29])
+@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("metric", ["l2", "linf"])
-def test_tiny_memories_and_extreme_magnitudes_agree_with_plain_python(scale: float, metric: str) -> None:
+def test_five_million_operations_at_extreme_magnitudes_agree_with_plain_python(scale: float, metric: str) -> None:
+    """All fourteen together; every capacity from 1 to 64."""
     rng = np.random.default_rng(0)
+    done = 0
     for capacity in range(1, 65):
         radius = float(rng.choice([0.05, 0.3, 2.0])) * (scale if rng.random() < 0.5 else 1)
         radius = max(radius, 1e-150)  # its square is a number
-        run_both(capacity, 10, capacity, radius, bool(capacity % 2), scale, metric=metric)
+        done += run_both(capacity, 240, capacity, radius, bool(capacity % 2), scale, metric=metric)
+    assert done * len(SCALES) * 2 >= 5_000_000
 
 
 def test_a_new_entry_has_one_visit_and_the_discounted_return() -> None:

@@ -73,4 +73,6 @@ def _at_least(spread: np.ndarray, floor: np.ndarray) -> np.ndarray:
 def finite(array: np.ndarray) -> bool:
     """Whether all numbers are finite. Their squares' sum nearly always tells, in a fraction of the time."""
     flat = array.reshape(-1)
-    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
+    with np.errstate(over="ignore"):
+        total = flat.dot(flat)
+    return math.isfinite(total) or bool(np.isfinite(flat).all())
