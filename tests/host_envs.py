@@ -105,6 +105,41 @@ class Parent(HostCounting):
         (Path(folder) / str(self.program.pid)).touch()
 
 
+class Runaway(HostCounting):
+    """Starts programs of its own, when it is made or in its first step, in ways that leave its process group."""
+
+    def __init__(self, folder: str, how: str, when: str = "step") -> None:
+        super().__init__()
+        self.folder, self.how, self.when = Path(folder), how, when
+        if when == "make":
+            self.start()
+
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        if self.when == "step" and self.time == 0:
+            self.start()
+        return super().step(action)
+
+    def start(self) -> None:
+        note = f"echo > {self.folder}/$$; exec sleep 1000"
+        if self.how == "setsid":
+            subprocess.Popen(["sh", "-c", note], start_new_session=True)
+        elif self.how == "daemon":  # its parent is gone at once
+            subprocess.run(["sh", "-c", f"setsid sh -c '{note}' >/dev/null 2>&1 &"], check=True)
+        elif self.how == "stopped":
+            program = subprocess.Popen(["sh", "-c", note], start_new_session=True)
+            while not (self.folder / str(program.pid)).exists():
+                time.sleep(0.01)
+            os.kill(program.pid, signal.SIGSTOP)
+        elif self.how == "fork" and os.fork() == 0:
+            os.setsid()
+            (self.folder / str(os.getpid())).touch()
+            time.sleep(1000)
+        elif self.how == "copy":
+            (self.folder / str(os.fork() or os.getpid())).touch()
+        while self.how != "copy" and not any(self.folder.iterdir()):
+            time.sleep(0.01)
+
+
 class Unseeded(HostCounting):
     """Draws from NumPy's global generator, as many environments do."""
 

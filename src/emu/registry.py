@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
-from emu.errors import ConfigError, EmuError, did_you_mean
+from emu.errors import ConfigError, EmuError, described, did_you_mean
 
 T = TypeVar("T")
 
@@ -83,8 +83,10 @@ def imported(path: str, what: str, error: type[EmuError] = ConfigError) -> Any:
         sys.path.append(here)
     try:
         found: Any = importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as problem:  # the last two: names such as "." and "..x"
+    except ImportError as problem:
         raise error(f"The {what} '{path}' cannot be imported: {problem}.") from problem
+    except (Exception, SystemExit) as problem:  # what the module does at its top level, or names such as "." and "..x"
+        raise error(f"The {what} '{path}' cannot be imported: {described(problem)}.") from problem
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = [word for word in vars(found) if not word.startswith("_")] if hasattr(found, "__dict__") else []

@@ -17,8 +17,9 @@ from PIL import Image
 
 from emu.envs.protocols import Drawable, PythonEnv
 from emu.envs.spec import View
+from emu.envs.workers.guarded import GRACE
 from emu.envs.workers.pool import task_of
-from emu.envs.workers.process import GRACE, ProcessHandle
+from emu.envs.workers.process import ProcessHandle
 from emu.errors import EnvError
 from emu.types import Outcome
 

@@ -14,11 +14,12 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from emu.envs.protocols import Env, PythonEnv, Recipe
-from emu.errors import EnvError, did_you_mean
+from emu.envs.started import noting_processes
+from emu.errors import EmuError, EnvError, described, did_you_mean
 from emu.registry import Entry, imported, refuse
 
 METHODS = ("reset", "step", "observe", "avail", "state")  # of a compiled environment
@@ -61,12 +62,20 @@ def make(name: str, **args: Any) -> Any:
         entry = Entry(name)
     if entry is None:
         raise EnvError(f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all.")
-    accepted = inspect.signature(_factory(entry.target)).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
+    accepted = _parameters(_factory(entry.target))
+    if accepted is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
         for key in args:
             if key not in accepted:
                 raise EnvError(f"Environment '{name}' has no argument '{key}'. {did_you_mean(key, accepted)}")
     return _with_recipe(entry.target, (), {**entry.defaults, **args})
+
+
+def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """What it takes, where it says so."""
+    try:
+        return inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return None
 
 
 def make_from(recipe: Recipe) -> PythonEnv:
@@ -76,11 +85,22 @@ def make_from(recipe: Recipe) -> PythonEnv:
 
 def _with_recipe(target: str | Callable[..., Any], positional: tuple[str, ...], named: dict[str, Any]) -> Any:
     """Build; a Python environment also learns how its copies are built in other processes."""
-    env = _factory(target)(*positional, **named)
+    factory = _factory(target)
+    try:
+        with noting_processes():
+            env = factory(*positional, **named)
+    except EmuError:
+        raise
+    except (Exception, SystemExit) as error:
+        name = ":".join((_name_of(target), *positional))
+        raise EnvError(f"'{name}' cannot be made from {named or 'no arguments'}: {described(error)}") from error
     if isinstance(env, PythonEnv):
-        path = target if isinstance(target, str) else f"{target.__module__}:{target.__qualname__}"
-        env.recipe = Recipe(path, positional, named)
+        env.recipe = Recipe(_name_of(target), positional, named)
     return env
+
+
+def _name_of(target: str | Callable[..., Any]) -> str:
+    return target if isinstance(target, str) else f"{target.__module__}:{target.__qualname__}"
 
 
 def _factory(target: str | Callable[..., Any]) -> Callable[..., Any]:

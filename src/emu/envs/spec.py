@@ -35,7 +35,12 @@ class EnvSpec:
     stack: int = 1  # a learner of single steps sees so many observations, the oldest first; zeros before the first
 
     def __post_init__(self) -> None:
-        if self.unit_dim == -1 and self.n_agents > 0:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic):  # sizes are often computed with NumPy
+                object.__setattr__(self, field.name, value.item())
+        sized = isinstance(self.n_agents, int) and isinstance(self.state_dim, int)  # if not, the checker says so
+        if self.unit_dim == -1 and sized and self.n_agents > 0:
             object.__setattr__(self, "unit_dim", self.state_dim // self.n_agents)
 
     @property

@@ -18,6 +18,7 @@ from emu import envs
 from emu.config import Config
 from emu.devices import Devices
 from emu.envs.check import check_shapes
+from emu.envs.started import end_noted_processes
 from emu.learners.build import build_learner
 from emu.play.build import build_players
 from emu.replay.build import build_replay
@@ -105,6 +106,7 @@ class Trainer:
         finally:
             self.writer.close()
             self.rollout.close()
+            end_noted_processes()
         return summary
 
     def stop_if_asked(self) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from emu import envs
 from emu.envs import EnvSpec
+from emu.envs.workers.guardian import descendants
 from emu.envs.workers.pool import Pool, groups_of
 from emu.envs.workers.shared_arrays import STEP, make_memory, open_arrays
 from emu.errors import EnvError
@@ -151,6 +153,44 @@ def test_closing_ends_the_workers_and_what_they_started(pools, tmp_path):
     assert all_gone([*programs, *pids(pool)])
 
 
+HOWS = ("setsid", "daemon", "stopped", "fork", "copy")
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_programs_that_left_the_group_end_with_their_worker(pools, tmp_path, how):
+    pool = pools("host_envs:Runaway", env_args={"folder": str(tmp_path), "how": how})
+    assert exchange(pool, [13]) and exchange(pool, [STEP]) and exchange(pool, [STEP])
+    programs = [int(path.name) for path in tmp_path.iterdir()]
+    assert programs and (how == "copy" or all(map(alive, programs)))
+    pool.close()
+    assert all_gone([*programs, *pids(pool)])
+
+
+def test_programs_of_a_worker_that_is_replaced_end_with_it(pools, tmp_path):
+    pool = pools("host_envs:Runaway", env_args={"folder": str(tmp_path), "how": "daemon"})
+    assert exchange(pool, [13]) and exchange(pool, [STEP])
+    (program,) = (int(path.name) for path in tmp_path.iterdir())
+    os.kill(worker_of(pids(pool)[0]), signal.SIGKILL)
+    assert not exchange(pool, [STEP])
+    assert all_gone([program])
+
+
+@pytest.mark.parametrize("stopped", ["worker", "guardian"])
+def test_a_stopped_worker_ends_with_its_pool(pools, stopped):
+    pool = pools("host_envs:HostCounting")
+    assert exchange(pool, [13])
+    guardian = pids(pool)[0]
+    worker = worker_of(guardian)
+    os.kill(worker if stopped == "worker" else guardian, signal.SIGSTOP)
+    pool.close()
+    assert all_gone([worker, guardian])
+
+
+def worker_of(guardian):
+    """The process that plays, below the one that watches over it."""
+    return descendants(guardian)[0]
+
+
 @pytest.mark.parametrize(("survives", "reason"), [(False, "Websocket connection closed"), (True, "was started again")])
 def test_a_game_that_dies_is_replaced_with_its_worker(pools, tmp_path, survives, reason):
     """Also one that the environment itself has replaced: its broken episode must not look like a defeat."""
@@ -213,6 +253,25 @@ def test_no_worker_outlives_a_killed_supervisor(tmp_path, number):
     process.send_signal(number)
     process.wait(30)
     assert all_gone(workers)
+
+
+@pytest.mark.parametrize("how", ["setsid", "daemon", "stopped", "fork"])
+@pytest.mark.parametrize("when", ["make", "step"])
+def test_no_program_outlives_a_killed_supervisor(tmp_path, how, when):
+    """Also those of the environment that the supervisor itself made, to read its specification."""
+    args = {"folder": str(tmp_path), "how": how, "when": when}
+    process, guardians = supervise(tmp_path, "time.sleep(1000)", "Runaway", args)
+    workers = [worker_of(guardian) for guardian in guardians]
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < (3 if when == "make" else 2) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    programs = [int(path.name) for path in tmp_path.iterdir()]
+    assert all(map(alive, programs))
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    process.kill()
+    process.wait(30)
+    assert all_gone([*programs, *workers, *guardians])
 
 
 @pytest.mark.parametrize("then", ["raise SystemExit(1)", "1 / 0", "import os; os.abort()"])

@@ -20,7 +20,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from emu.envs.protocols import PythonEnv, Recipe
-from emu.envs.workers.process import GRACE, ProcessBackend
+from emu.envs.started import noted_processes
+from emu.envs.workers.guarded import GRACE
+from emu.envs.workers.process import ProcessBackend
 from emu.envs.workers.shared_arrays import ORDER, SharedArrays
 from emu.errors import EnvError
 
@@ -156,6 +158,7 @@ def task_of(env: PythonEnv, copies: int) -> dict[str, Any]:
         "spec": dataclasses.asdict(env.spec),
         "copies": copies,
         "recipe": _recipe_of(env),
+        "also": noted_processes(),
     }
 
 

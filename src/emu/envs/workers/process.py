@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from typing import Any
 
 import numpy as np
 
 from emu.envs.spec import EnvSpec
+from emu.envs.workers.guarded import GRACE, Guarded, cause_of
 from emu.envs.workers.shared_arrays import RAISED, make_memory, open_arrays, receive, send
 
-GRACE = 3.0  # seconds that environments get to close themselves
 LOG_TAIL = 2_000  # characters of a dead worker's standard error that are shown
 
 
@@ -54,15 +52,16 @@ class ProcessHandle:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  what it writes to its standard error
         with childs_end:
             numbers = (childs_end.fileno(),) if memory is None else (childs_end.fileno(), memory)
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *map(str, numbers)],
-                pass_fds=numbers,
+            self.guarded = Guarded(
+                ["-m", module, *map(str, numbers)],
+                numbers,
+                also=task.get("also", ()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self.log,
                 env={**(settings or {}), **_environment()},
-                start_new_session=True,  # Ctrl-C is for the supervisor; a worker ends with all that it started
             )
+        self.process = self.guarded.process
         self.connection.settimeout(timeout)
         self.send(json.dumps(task).encode())
 
@@ -84,7 +83,7 @@ class ProcessHandle:
         except TimeoutError:
             return f"It did not answer within {self.timeout:g} seconds.", b""
         except (EOFError, OSError):
-            return f"It died ({self._cause()}).{self._stderr_tail()}", b""
+            return f"It died ({cause_of(self.guarded.wait(GRACE))}).{self._stderr_tail()}", b""
         if message[:1] == RAISED:
             return f"It raised:\n{message[1:].decode(errors='replace').rstrip()}", b""
         return None, message[1:]
@@ -95,22 +94,12 @@ class ProcessHandle:
             send(self.connection, b"")
 
     def wait(self, seconds: float) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(seconds)
+        self.guarded.wait(seconds)
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.guarded.end()
         self.connection.close()
         self.log.close()
-
-    def _cause(self) -> str:
-        try:
-            code = self.process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            return "it closed its connection"
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
     def _stderr_tail(self) -> str:
         self.log.seek(0)

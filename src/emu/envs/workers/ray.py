@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from emu.envs.spec import EnvSpec
-from emu.envs.workers.process import GRACE, ProcessBackend
+from emu.envs.workers.guarded import GRACE
+from emu.envs.workers.process import ProcessBackend
 from emu.envs.workers.shared_arrays import SharedArrays, make_memory, open_arrays
 from emu.errors import EmuError
 
