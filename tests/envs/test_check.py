@@ -160,7 +160,7 @@ def test_a_sound_python_environment_passes(capsys):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("obs", "NaN or infinity in obs (first: episode"),
+        ("obs", "NaN or infinity in obs: nan at [0, 0], type float32 (first: episode 2, step 2)"),
         ("state", "NaN or infinity in state"),
         ("avail", "an agent has no available action"),
         ("reward", "the reward is NaN or infinite"),
@@ -234,5 +234,7 @@ def test_an_environment_that_raised_is_not_asked_again(tmp_path):
             raise RuntimeError("no game today")
 
     env = Once()
-    assert "`reset(seed)` raised RuntimeError: no game today (first: episode 0)" in complaint(env)
+    text = complaint(env)
+    assert "`reset(seed)` raised RuntimeError: no game today (" in text
+    assert "test_check.py:" in text and " in reset) (first: episode 0)" in text
     assert env.begun == 1

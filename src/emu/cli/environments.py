@@ -9,22 +9,39 @@ import tyro
 
 from emu.cli.output import AsJson, print_values, require_at_least_one, say, say_aside
 from emu.config.build import JsonObject
+from emu.errors import EmuError
 
 
-def check(env: Annotated[str, tyro.conf.Positional], env_args: JsonObject | None = None, episodes: int = 8) -> int:
-    """Play random episodes in an environment and explain what breaks the contract.
+def check(
+    env: Annotated[str, tyro.conf.Positional],
+    env_args: JsonObject | None = None,
+    episodes: int = 8,
+    timeout: float = 120.0,
+    minutes: float = 10.0,
+    gigabytes: float | None = None,
+) -> int:
+    """Play random episodes in an environment, in a process of its own, and explain what breaks the contract.
 
     Args:
         env: A registered name, or module:Name.
         env_args: Arguments of the environment, as JSON.
         episodes: How many episodes.
+        timeout: Seconds that one call of the environment may take.
+        minutes: Minutes that all of it may take.
+        gigabytes: Memory that it may take; by default three quarters of what is free.
     """
-    from emu import envs
-    from emu.envs.check import check_env
+    from emu.envs.check_process import Limits, check_in_process, raise_verdict
 
     require_at_least_one("--episodes", episodes)
-    check_env(envs.make(env, **(env_args or {})), episodes)
+    for option, value in (("--timeout", timeout), ("--minutes", minutes), ("--gigabytes", gigabytes)):
+        if value is not None and not value > 0:
+            raise EmuError(f"{option} must be greater than 0, not {value:g}.")
+    limits = Limits(timeout, minutes * 60, gigabytes and gigabytes * 1e9)
+    verdict = check_in_process(env, env_args or {}, episodes, limits)
+    raise_verdict(verdict)
     say(f"'{env}' keeps its contract ({episodes} random episodes).")
+    for note in verdict.notes:
+        say_aside(note)
     return 0
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from emu.envs.protocols import Env
+from emu.errors import described
 from emu.types import Outcome
 
 METHODS = ("reset", "step", "observe", "avail", "state")
@@ -23,8 +24,8 @@ def tracing_faults(env: Env) -> list[str]:
     spec, key = env.spec, jax.random.PRNGKey(0)
     try:
         state = jax.eval_shape(env.reset, key)
-    except Exception as error:
-        return [f"`reset(key)` failed under jax tracing: {_short(error)}"]
+    except (Exception, SystemExit) as error:
+        return [f"`reset(key)` failed under jax tracing: {described(error, lines=1)}"]
     expected = {
         "observe": ((spec.n_agents, spec.obs_dim), jnp.float32),
         "avail": ((spec.n_agents, spec.n_actions), jnp.bool_),
@@ -34,8 +35,8 @@ def tracing_faults(env: Env) -> list[str]:
     for name, (shape, dtype) in expected.items():
         try:
             found = jax.eval_shape(getattr(env, name), state)
-        except Exception as error:
-            faults.append(f"`{name}(state)` failed under jax tracing: {_short(error)}")
+        except (Exception, SystemExit) as error:
+            faults.append(f"`{name}(state)` failed under jax tracing: {described(error, lines=1)}")
             continue
         if not hasattr(found, "shape") or found.shape != shape or found.dtype != dtype:
             faults.append(f"`{name}(state)` returns {_describe(found)}; expected {jnp.dtype(dtype).name}{list(shape)}")
@@ -46,8 +47,8 @@ def _step_faults(env: Env, state: Any, key: Any) -> list[str]:
     action = jax.ShapeDtypeStruct(*env.spec.step_fields["action"])
     try:
         following, outcome = jax.eval_shape(env.step, state, action, key)
-    except Exception as error:
-        return [f"`step(state, action, key)` failed under jax tracing: {_short(error)}"]
+    except (Exception, SystemExit) as error:
+        return [f"`step(state, action, key)` failed under jax tracing: {described(error, lines=1)}"]
     faults = []
     if _signature(following) != _signature(state):
         faults.append(
@@ -70,7 +71,3 @@ def _signature(tree: Any) -> str:
 
 def _describe(value: Any) -> str:
     return f"{value.dtype.name}{list(value.shape)}" if hasattr(value, "shape") else repr(type(value).__name__)
-
-
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
