@@ -1,5 +1,7 @@
 """The report in a real browser: a headless Chromium clicks, filters, plays, changes its colours and its width."""
 
+from importlib import resources
+
 import numpy as np
 import pytest
 
@@ -221,7 +223,9 @@ def test_curves_answer_to_hover_legend_metric_and_seeds(browser):
 
 def test_the_band_is_the_interval_that_figures_and_tables_have(browser):
     seeds = np.random.default_rng(5).normal(size=(6, 4))
-    found = browser.run(f"intervalOf({{columns: {seeds.tolist()}, grid: [0, 1, 2, 3]}})")
+    script = resources.files("emu.study.report").joinpath("template/chart.js").read_text()
+    call = f"return intervalOf({{columns: {seeds.tolist()}, grid: [0, 1, 2, 3]}})"
+    found = browser.run(f"(() => {{ {script}\n{call} }})()")
     for step in range(4):
         wanted = stats.interval([seeds[:, step]], stats.mean)
         width = wanted.high - wanted.low
