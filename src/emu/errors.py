@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from typing import Any
 
 OURS = str(Path(__file__).parent)
 INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 LONGEST = 500  # characters of somebody else's message
 
 
@@ -44,10 +46,20 @@ def described(error: BaseException, lines: int | None = None) -> str:
         text = str(error)
     except Exception:  # a message that cannot be made either
         text = "its message cannot be shown"
-    text = printable("\n".join(text.strip().splitlines()[:lines]))
+    text, frames = _unfolded(text.strip())
+    text = printable("\n".join(text.splitlines()[:lines]))
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
-    place = origin(error)
+    place = origin_of(frames) or origin(error)
     return type(error).__name__ + (f": {text}" if text else "") + (f" ({place})" if place else "")
+
+
+def _unfolded(text: str) -> tuple[str, list[tuple[str, int, str]]]:
+    """A message that holds a whole traceback, as those from inside compiled code do: what it ends with, its frames."""
+    before, found, rest = text.partition("Traceback (most recent call last):")
+    if not found:
+        return text, []
+    last = next((line for line in reversed(rest.splitlines()) if line.strip() and not line.startswith(" ")), "")
+    return f"{before.strip()} {last}".strip(), [(file, int(line), where) for file, line, where in FRAME.findall(rest)]
 
 
 def origin(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.envs.adapters.reading import names_of, number_of, numbers_of, parts_of
 from emu.envs.pictures import RendersItself
 from emu.envs.protocols import PythonEnv
 from emu.envs.spec import EnvSpec, View
@@ -58,21 +59,23 @@ class GymnasiumEnv(RendersItself, PythonEnv):
         )
 
     def reset(self, seed: int) -> View:
-        obs, info = self.env.reset(seed=seed)
+        obs, info = parts_of(self.env.reset(seed=seed), "`reset`", 2)
         self.total = 0.0
         return self._view(obs, info)
 
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
-        obs, reward, terminated, truncated, info = self.env.step(self.act(action[0]))
-        self.total += float(reward)
+        answer = parts_of(self.env.step(self.act(action[0])), "`step`", 5)
+        obs, reward, terminated, truncated, info = answer
+        reward = number_of(reward, "`step`, as reward,")
+        self.total += reward
         over = bool(terminated or truncated)
         won = over and self.goal is not None and self.total >= self.goal
         outcome = Outcome(np.float32(reward), bool(terminated), bool(truncated and not terminated), won)
         return self._view(obs, info), outcome
 
     def _view(self, obs: Any, info: dict[str, Any]) -> View:
-        obs = np.asarray(obs, np.float32).reshape(-1)
-        mask = info.get("action_mask")
+        obs = numbers_of(obs, "`reset` or `step`, as observation,").reshape(-1)
+        mask = names_of(info, "The info of `reset` or `step`").get("action_mask")
         avail = np.ones(self.spec.n_actions, bool) if mask is None else np.asarray(mask).astype(bool)
         return View(obs[None], obs, avail[None])
 

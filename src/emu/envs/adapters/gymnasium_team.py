@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from emu.envs.adapters.pymarl import package_version
+from emu.envs.adapters.reading import numbers_of, parts_of
 from emu.envs.pictures import RendersItself
 from emu.envs.protocols import PythonEnv
 from emu.envs.spec import EnvSpec, View
@@ -68,10 +69,12 @@ class GymnasiumTeam(RendersItself, PythonEnv):
 
     def reset(self, seed: int) -> View:
         self.time, self.total = 0, 0.0
-        return self._view(self.env.reset(seed=seed)[0])
+        return self._view(parts_of(self.env.reset(seed=seed), "`reset`", 2)[0])
 
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
-        seen, rewards, terminated, truncated, _ = self.env.step(tuple(int(a) for a in action))
+        answer = parts_of(self.env.step(tuple(int(a) for a in action)), "`step`", 5)
+        seen, rewards, terminated, truncated, _ = answer
+        rewards = numbers_of(rewards, "`step`, as rewards,")
         self.time += 1
         self.total += float(np.sum(rewards))
         over = bool(np.all(terminated))
@@ -79,13 +82,16 @@ class GymnasiumTeam(RendersItself, PythonEnv):
         return self._view(seen), Outcome(self._reward(rewards), over, late and not over, False)
 
     def _reward(self, rewards: Any) -> Any:
-        rewards = np.asarray(rewards, np.float32)
         return np.float32(rewards.mean() if self.team_reward == "mean" else rewards.sum())
 
     def _view(self, seen: Any) -> View:
         obs = np.zeros((self.spec.n_agents, self.spec.obs_dim), np.float32)
-        for row, size, what in zip(obs, self.sizes, seen, strict=True):
-            row[:size] = np.asarray(what, np.float32).reshape(-1)
+        parts = parts_of(seen, "`reset` or `step`, as observations,", self.spec.n_agents)
+        for agent, (row, size, what) in enumerate(zip(obs, self.sizes, parts, strict=True)):
+            numbers = numbers_of(what, f"`reset` or `step`, as observation of agent {agent},").reshape(-1)
+            if len(numbers) != size:
+                raise EnvError(f"Agent {agent} has obs of {len(numbers)} numbers; its space says {size}.")
+            row[:size] = numbers
         return View(obs, obs.reshape(-1), self.avail)
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from emu.envs.adapters.pymarl import package_version
+from emu.envs.adapters.reading import names_of, number_of, numbers_of, parts_of
 from emu.envs.pictures import RendersItself
 from emu.envs.protocols import PythonEnv
 from emu.envs.registry import require_foreign_environment
@@ -88,17 +89,19 @@ class PettingZooEnv(RendersItself, PythonEnv):
 
     def reset(self, seed: int) -> View:
         self.time = 0
-        return self._view(*self.env.reset(seed=seed))
+        return self._view(*parts_of(self.env.reset(seed=seed), "`reset`", 2))
 
     def step(self, action: np.ndarray) -> tuple[View, Outcome]:
         wanted = {agent: int(a) for agent, a in zip(self.agents, action, strict=True) if agent in self.env.agents}
-        obs, rewards, terminated, _, infos = self.env.step(wanted)
+        obs, rewards, terminated, _, infos = parts_of(self.env.step(wanted), "`step`", 5)
+        rewards = names_of(rewards, "What `step` returns as rewards")
+        terminated = names_of(terminated, "What `step` returns as terminations")
         self.time += 1
         over = not self.env.agents
         # The task is over if it is for all agents that were still there; a clock that stops some is a truncation.
         ended = over and all(terminated.get(agent, True) for agent in wanted)
         truncated = not ended and (over or self.time >= self.spec.episode_limit)
-        reward = sum(float(rewards.get(agent, 0.0)) for agent in wanted)
+        reward = sum(number_of(rewards.get(agent, 0.0), f"`step`, as reward of '{agent}',") for agent in wanted)
         if self.team_reward == "mean":
             reward /= len(self.agents)
         return self._view(obs, infos), Outcome(np.float32(reward), ended, truncated, self._won(infos))
@@ -109,16 +112,23 @@ class PettingZooEnv(RendersItself, PythonEnv):
     def _view(self, observations: dict[Any, Any], infos: dict[Any, dict[str, Any]]) -> View:
         n, obs_dim, n_actions = self.spec.n_agents, self.spec.obs_dim, self.spec.n_actions
         obs, avail = np.zeros((n, obs_dim), np.float32), np.zeros((n, n_actions), bool)
+        observations = names_of(observations, "What `reset` or `step` returns as observations")
+        infos = names_of(infos, "What `reset` or `step` returns as infos")
         present = set(self.env.agents or observations)  # when all have left at once, what they last saw still counts
         for i, agent in enumerate(self.agents):
             if agent not in present:
                 avail[i, 0] = True
                 continue
+            if agent not in observations:
+                raise EnvError(f"`reset` or `step` gives agent '{agent}' no observation, only {list(observations)}.")
             seen = observations[agent]
             mask = infos.get(agent, {}).get("action_mask")
             if isinstance(seen, dict):
                 mask, seen = seen.get("action_mask", mask), seen["observation"]
-            obs[i, : self.sizes[i]] = np.asarray(seen, np.float32).reshape(-1)
+            seen = numbers_of(seen, f"`reset` or `step`, as observation of '{agent}',").reshape(-1)
+            if len(seen) != self.sizes[i]:
+                raise EnvError(f"Agent '{agent}' has obs of {len(seen)} numbers; its space says {self.sizes[i]}.")
+            obs[i, : self.sizes[i]] = seen
             avail[i, : self.actions[i]] = True if mask is None else np.asarray(mask).astype(bool)
         return View(obs, self._state(obs), avail)
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.envs.adapters.reading import names_of, number_of, numbers_of, parts_of, rows_of
 from emu.envs.protocols import PythonEnv
 from emu.envs.registry import require_foreign_environment
 from emu.envs.spec import EnvSpec, View
@@ -68,7 +69,7 @@ class PyMarlEnv(PythonEnv):
             )
 
     def _read_spec(self, return_range: tuple[float, float]) -> EnvSpec:
-        info = self.env.get_env_info()
+        info = names_of(self.env.get_env_info(), f"What `get_env_info()` of {self.target} returns")
         missing = [name for name in SIZES if not isinstance(info.get(name), int | np.integer)]
         if missing:
             raise EnvError(f"`get_env_info()` of {self.target} gives no whole number as {', '.join(missing)}: {info}.")
@@ -82,7 +83,7 @@ class PyMarlEnv(PythonEnv):
             obs_dim=obs_dim,
             state_dim=state_dim,
             episode_limit=limit,
-            unit_dim=unit_dim if n_agents * unit_dim <= state_dim else state_dim // n_agents,
+            unit_dim=unit_dim if n_agents * unit_dim <= state_dim else -1,
             has_goal=self.won_key != "",
             return_range=(float(return_range[0]), float(return_range[1])),
         )
@@ -114,12 +115,13 @@ class PyMarlEnv(PythonEnv):
 
     def _answer(self, answer: Any) -> tuple[float, bool, dict[str, Any]]:
         """(reward, terminated, info), also from EPyMARL's five: (obs, reward, terminated, truncated, info)."""
-        if len(answer) == 5:
+        if len(parts_of(answer, "`step`", 3, 5)) == 5:
             _, reward, terminated, truncated, info = answer
             over, limit = bool(terminated or truncated), bool(truncated) and not terminated
-            return float(np.sum(reward)), over, {"episode_limit": limit, **info}
-        reward, over, info = answer
-        return float(np.sum(reward)), bool(over), info
+            info = {"episode_limit": limit, **names_of(info, "The info of `step`")}
+        else:
+            reward, over, info = answer
+        return number_of(reward, "`step`, as reward,"), bool(over), names_of(info, "The info of `step`")
 
     def _goal(self, info: dict[str, Any], over: bool) -> str:
         """The goal's name; some environments report it at the end of an episode only."""
@@ -134,9 +136,9 @@ class PyMarlEnv(PythonEnv):
         return self.won_key
 
     def _view(self) -> View:
-        obs = np.asarray(self.env.get_obs(), np.float32).reshape(self.spec.n_agents, -1)
-        state = np.asarray(self.env.get_state(), np.float32).reshape(-1)
-        return View(obs, state, np.asarray(self.env.get_avail_actions()) > 0)
+        obs = rows_of(self.env.get_obs(), self.spec.n_agents, "`get_obs()`")
+        state = numbers_of(self.env.get_state(), "`get_state()`").reshape(-1)
+        return View(obs, state, numbers_of(self.env.get_avail_actions(), "`get_avail_actions()`") > 0)
 
     def close(self) -> None:
         _close(self.env)
