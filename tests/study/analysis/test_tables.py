@@ -188,6 +188,7 @@ def test_text_is_safe_for_latex():
 
 def test_algorithms_are_called_as_people_write_them():
     labels = ["emu_qplex", "emu_qplex δ=1.3e-3", "dcae δ=0.1", "qmix (td_lambda 0.5)", "no_ei", "mine"]
+    labels.append("emu_qplex+fast δ=0.1")
     assert [readable(label) for label in labels] == [
         "EMU (QPLEX)",
         "EMU (QPLEX) δ=1.3e-3",
@@ -195,6 +196,7 @@ def test_algorithms_are_called_as_people_write_them():
         "QMIX (td_lambda 0.5)",
         "EMU (QPLEX) without EI",
         "mine",
+        "EMU (QPLEX) + fast δ=0.1",
     ]
     assert [seeds_text(n) for n in ([1], [5, 5], [3, 2])] == ["1 seed", "5 seeds", "2–3 seeds"]
 

@@ -32,9 +32,12 @@ EMBEDDERS = {"random": "random projection", "embnet": "EmbNet", "dcae": "dCAE"}
 
 
 def readable(label: str) -> str:
-    """A label with its first word as people write it: `emu_qplex δ=1.3e-3` becomes `EMU (QPLEX) δ=1.3e-3`."""
+    """A label with its first word as people write it: `emu_qplex+fast δ=0.1` becomes `EMU (QPLEX) + fast δ=0.1`."""
     word, space, rest = label.partition(" ")
-    return f"{ALGORITHMS.get(word) or EMBEDDERS.get(word, word)}{space}{rest}"
+    name, *variants = word.split("+")
+    if name not in ALGORITHMS:
+        return f"{EMBEDDERS.get(word, word)}{space}{rest}"
+    return f"{' + '.join([ALGORITHMS[name], *variants])}{space}{rest}"
 
 
 def seeds_text(counts: Iterable[int]) -> str:
