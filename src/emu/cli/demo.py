@@ -26,7 +26,12 @@ from emu.study.plan.plans import Plan, grid
 ENV = "gridworld/tiny"
 ALGOS = ("emu_qplex", "qplex")
 SEEDS = range(5)  # the fewest that allow an interval
-SETTINGS: dict[str, Any] = {"steps": 16_000, "rollout.epsilon_steps": 8_000, "eval.interval": 500}
+SETTINGS: dict[str, Any] = {
+    "steps": 16_000,
+    "rollout.epsilon_steps": 8_000,
+    "eval.interval": 500,
+    "memory.snapshot_interval": 4_000,  # for the report's memory explorer
+}
 GIF_EPISODES = 8
 
 
