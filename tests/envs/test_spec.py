@@ -1,8 +1,10 @@
 """What must be said of an environment, and what may be left out."""
 
 import dataclasses
+import json
 import math
 
+import numpy as np
 import pytest
 
 from emu.envs import EnvSpec
@@ -35,3 +37,9 @@ def test_the_rest_has_defaults():
 def test_a_missing_field_is_named(name):
     with pytest.raises(TypeError, match=name):
         EnvSpec(**{key: value for key, value in REQUIRED.items() if key != name})
+
+
+def test_sizes_that_numpy_computed_become_plain_numbers_that_json_knows():
+    spec = EnvSpec("any", "1", np.int64(2), np.int32(3), np.int64(4), np.prod([2, 3]), 5, has_goal=np.bool_(True))
+    assert json.loads(json.dumps(dataclasses.asdict(spec)))["state_dim"] == 6
+    assert type(spec.n_agents) is int and spec.has_goal is True and spec.unit_dim == 3
