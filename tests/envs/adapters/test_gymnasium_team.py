@@ -18,7 +18,9 @@ class Pair(gymnasium.Env):
         from gymnasium.spaces import Box, Discrete, Tuple
 
         self.max_steps = max_steps
-        self.observation_space = Tuple((Box(0, 9, (2,)), Box(0, 9, (1,))))
+        self.observation_space = Tuple(
+            (Box(np.zeros(2, np.float32), np.array([9, np.inf], np.float32)), Box(-1, 7, (1,)))
+        )
         self.action_space = spaces or Tuple((Discrete(3), Discrete(2)))
 
     def reset(self, seed=None, options=None):
@@ -56,9 +58,16 @@ def test_a_team_is_made_of_tuples_and_smaller_spaces_are_padded():
     assert not s.has_goal
     view = env.reset(3)
     np.testing.assert_array_equal(view.obs[1], [5, 0])
-    np.testing.assert_array_equal(view.state, view.obs.reshape(-1))
     np.testing.assert_array_equal(view.avail, [[True, True, True], [True, True, False]])
     check_env(env)
+
+
+def test_the_state_is_all_observations_with_bounded_numbers_brought_into_zero_to_one():
+    env = envs.make("gymnasium_team:Pair-v0")
+    view = env.reset(3)
+    view, _ = env.step(np.array([0, 0]))
+    place = view.obs[0, 1]
+    np.testing.assert_allclose(view.state, [1 / 9, place, 6 / 8, 0], rtol=1e-6)  # the place has no upper bound
 
 
 @pytest.mark.parametrize(("how", "reward"), [("sum", 12.0), ("mean", 6.0)])

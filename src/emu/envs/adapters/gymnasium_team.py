@@ -5,8 +5,10 @@
     emu train --algo vdn --env gymnasium_team:my_package:Arena-v0
 
 Observations and actions are tuples with an entry for each agent, rewards are a list. The rewards are added up into the
-team's (`team_reward` "sum"), or averaged ("mean"). The state is all observations side by side; smaller spaces are
-padded with zeros, and actions that only other agents have are not available.
+team's (`team_reward` "sum"), or averaged ("mean"). Agents see what the environment shows; smaller spaces are padded
+with zeros, and actions that only other agents have are not available. The state is all observations side by side, with
+numbers that the space bounds brought into [0, 1]: a mixer multiplies by what it makes of the state, and with rows and
+columns as they are (0 to 7) the first values are tens of times too large.
 
 Such environments fold their time limit into `terminated`. Where the limit is an argument of theirs (`max_episode_steps`
 or `max_steps`) they are given a later one, and the clock runs here: it truncates.
@@ -66,6 +68,7 @@ class GymnasiumTeam(RendersItself, PythonEnv):
             return_range=(float(return_range[0]), float(return_range[1])),
         )
         self.avail = np.arange(self.spec.n_actions) < np.array(self.actions)[:, None]
+        self.low, self.span = _bounds(self.env.observation_space, self.sizes)
 
     def reset(self, seed: int) -> View:
         self.time, self.total = 0, 0.0
@@ -92,7 +95,7 @@ class GymnasiumTeam(RendersItself, PythonEnv):
             if len(numbers) != size:
                 raise EnvError(f"Agent {agent} has obs of {len(numbers)} numbers; its space says {size}.")
             row[:size] = numbers
-        return View(obs, obs.reshape(-1), self.avail)
+        return View(obs, ((obs - self.low) / self.span).reshape(-1), self.avail)
 
     def close(self) -> None:
         self.env.close()
@@ -162,6 +165,17 @@ def _require_spaces(env: Any, name: str) -> tuple[list[int], list[int]]:
         if not isinstance(sees, Box):
             raise EnvError(f"Agent {agent} of {name} sees {sees}; EMU needs an array (Box). Flatten it with a wrapper.")
     return [int(space.n) for space in actions], [int(np.prod(space.shape, dtype=int)) for space in shown]
+
+
+def _bounds(spaces: Any, sizes: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest value and width of every observed number, (N, O) each; 0 and 1 where it is not bounded."""
+    low, span = np.zeros((len(sizes), max(sizes)), np.float32), np.ones((len(sizes), max(sizes)), np.float32)
+    for agent, (space, size) in enumerate(zip(spaces, sizes, strict=True)):
+        least, most = (np.asarray(bound, np.float32).reshape(-1) for bound in (space.low, space.high))
+        bounded = np.isfinite(least) & np.isfinite(most) & (most > least)
+        low[agent, :size] = np.where(bounded, least, 0)
+        span[agent, :size] = np.where(bounded, most, 1) - np.where(bounded, least, 0)
+    return low, span
 
 
 def _version(env: Any) -> str:
