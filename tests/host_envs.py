@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -37,6 +38,18 @@ class HostCounting(PythonEnv):
     def view(self) -> View:
         obs = np.array([[self.name, self.time, self.action[i], i] for i in range(2)], np.float32)
         return View(obs, np.array([self.name, self.time, *self.action], np.float32), np.ones((2, ACTIONS), bool))
+
+
+class OwnRewards(HostCounting):
+    """Agent 0 gets the reward, agent 1 twice as much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = dataclasses.replace(self.spec, own_rewards=True)
+
+    def step(self, action: np.ndarray) -> tuple[View, Outcome]:
+        view, outcome = super().step(action)
+        return view, outcome._replace(reward=np.float32([outcome.reward, 2 * outcome.reward]))
 
 
 class Trouble(HostCounting):

@@ -41,7 +41,7 @@ class Episode(NamedTuple):
     state: np.ndarray  # (T+1, S) float32
     avail: np.ndarray  # (T+1, N, A) bool
     action: np.ndarray  # (T, N) int32; continuous actions: (T, N, A) float32
-    reward: np.ndarray  # (T,) float32
+    reward: np.ndarray  # (T,) float32; rewards of the agents' own (`EnvSpec.own_rewards`): (T, N)
     terminated: np.ndarray  # (T,) bool
     truncated: np.ndarray  # (T,) bool
     won: np.ndarray  # () bool
@@ -65,6 +65,11 @@ def clipped(episode: Episode, most: float) -> Episode:
     return episode._replace(reward=np.clip(episode.reward, -most, most))
 
 
+def team_rewards(reward: np.ndarray) -> np.ndarray:
+    """(T,) rewards of the team, from those or from the agents' own, (T, N)."""
+    return reward if reward.ndim == 1 else reward.sum(axis=1, dtype=np.float32)
+
+
 class Batch(NamedTuple):
     """Episodes side by side, padded with zeros to one length T; `filled` is false on the padding.
 
@@ -76,7 +81,7 @@ class Batch(NamedTuple):
     state: Array  # (B, T+1, S) float32
     avail: Array  # (B, T+1, N, A) bool; every action is available on the padding
     action: Array  # (B, T, N) int32; continuous actions: (B, T, N, A) float32
-    reward: Array  # (B, T) float32
+    reward: Array  # (B, T) float32; rewards of the agents' own: (B, T, N)
     terminated: Array  # (B, T) bool
     truncated: Array  # (B, T) bool
     filled: Array  # (B, T) bool
@@ -85,9 +90,9 @@ class Batch(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What an environment answers to one joint action. All scalars."""
+    """What an environment answers to one joint action. All scalars, but for rewards of the agents' own."""
 
-    reward: Array  # float32
+    reward: Array  # float32; where every agent has its own, (N,)
     terminated: Array  # bool
     truncated: Array  # bool
     won: Array  # bool: the goal was reached by this very step

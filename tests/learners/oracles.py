@@ -88,9 +88,9 @@ def bootstrap_values(params, target_params, mix, ep, double_q=True):
 
 
 def td_targets(values, ep, gamma):
-    """y_t of one episode from its bootstrap values."""
-    pairs = zip(ep.reward, ep.terminated, values, strict=True)
-    return [float(reward) + gamma * np.where(terminated, 0.0, value) for reward, terminated, value in pairs]
+    """y_t of one episode from its bootstrap values; rewards and values may be those of each agent, (T, N)."""
+    pairs = zip(np.float64(ep.reward), ep.terminated, values, strict=True)
+    return [reward + gamma * np.where(terminated, 0.0, value) for reward, terminated, value in pairs]
 
 
 def lambda_targets(values, ep, gamma, decay):
@@ -100,7 +100,7 @@ def lambda_targets(values, ep, gamma, decay):
         total, so_far = 0.0, 0.0
         for n in range(1, steps - t + 1):
             last = t + n - 1
-            so_far += gamma ** (n - 1) * float(ep.reward[last])
+            so_far = so_far + gamma ** (n - 1) * np.float64(ep.reward[last])
             n_step = so_far + gamma**n * np.where(ep.terminated[last], 0.0, values[last])
             total += decay ** (n - 1) * (1.0 if last == steps - 1 else 1 - decay) * n_step
         targets.append(total)

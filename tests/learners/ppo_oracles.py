@@ -50,14 +50,15 @@ def own_values(critic, obs):
 
 
 def judge_own(params, seen, eps, gamma, lam):
-    """As `judge`, for critics of the agents' own observations: everything is (T, N)."""
+    """As `judge`, for critics of the agents' own observations: everything is (T, N), rewards may be."""
     before = scale_of(seen)
     values = [own_values(params["critic"], ep.obs) for ep in eps]
     natural = [v * deviation(before) + before[1] for v in values]
-    raw = [
-        np.stack([advantages(ep.reward, ep.terminated, v[:, i], gamma, lam) for i in range(v.shape[1])], axis=1)
-        for ep, v in zip(eps, natural, strict=True)
-    ]
+    raw = []
+    for ep, v in zip(eps, natural, strict=True):
+        rewards = np.broadcast_to(ep.reward[:, None], v[1:].shape) if ep.reward.ndim == 1 else ep.reward
+        agents = range(v.shape[1])
+        raw.append(np.stack([advantages(rewards[:, i], ep.terminated, v[:, i], gamma, lam) for i in agents], axis=1))
     returns = [a + v[:-1] for a, v in zip(raw, natural, strict=True)]
     after = [*seen, *np.concatenate(returns).ravel()]
     chosen = [a[t, i] for a, ep in zip(raw, eps, strict=True) for t, i in np.argwhere(ep.avail[:-1].sum(-1) > 1)]

@@ -136,14 +136,14 @@ def _episode_faults(env: PythonEnv, seed: int, number: int, observer: Observer) 
         faults = [fault] if time and (fault := answer_fault(answer)) else []
         if not faults:
             view, outcome = answer if time else (answer, None)
-            faults = view_faults(view, spec) + (outcome_faults(outcome) if time else [])
+            faults = view_faults(view, spec) + (outcome_faults(outcome, spec) if time else [])
         if isinstance(env, SingleCopy) and not env.repeatable:
             faults.append(Fault("`step` is not a function of its arguments: the same call gave two results"))
         yield from ((fault, f", step {time}") for fault in faults)
         if any(fault.ends_episode for fault in faults):
             return
         if outcome is not None:
-            total, over = total + float(outcome.reward), bool(outcome.terminated or outcome.truncated)
+            total, over = total + float(np.sum(outcome.reward)), bool(outcome.terminated or outcome.truncated)
         if over:
             break
     yield from ((fault, "") for fault in end_faults(spec, total, over))

@@ -171,40 +171,52 @@ def _first(value: np.ndarray, wrong: np.ndarray) -> str:
     return f"{value[place]} at {list(place)}, type {value.dtype}"
 
 
-def outcome_faults(outcome: Any) -> list[Fault]:
+def outcome_faults(outcome: Any, spec: EnvSpec) -> list[Fault]:
     """What is wrong with how a step turned out."""
-    faults = outcome_type_faults(outcome)
+    faults = outcome_type_faults(outcome, spec)
     if not faults:
-        reward = float(outcome.reward)
-        if not math.isfinite(reward):
-            faults.append(Fault("the reward is NaN or infinite", f"{reward}, type {type(outcome.reward).__name__}"))
-        elif abs(reward) > float(np.finfo(np.float32).max):
-            faults.append(Fault("the reward is a number that float32 cannot hold", f"{reward:g}"))
+        reward = np.asarray(outcome.reward, np.float64)
+        if not np.isfinite(reward).all():
+            detail = f"{reward.tolist()}, type {type(outcome.reward).__name__}"
+            faults.append(Fault("the reward is NaN or infinite", detail))
+        elif (largest := np.abs(reward).max()) > float(np.finfo(np.float32).max):
+            faults.append(Fault("the reward is a number that float32 cannot hold", f"{largest:g}"))
         if outcome.terminated and outcome.truncated:
             faults.append(Fault("`terminated` and `truncated` are both true; terminated wins, report only it"))
     return faults
 
 
-def outcome_type_faults(outcome: Any) -> list[Fault]:
+def outcome_type_faults(outcome: Any, spec: EnvSpec) -> list[Fault]:
     """Only what is wrong with its types; cheap, so that workers can ask after every step."""
     if not isinstance(outcome, Outcome):
         text = f"`step` returns {type(outcome).__name__} as outcome; expected emu.types.Outcome"
         return [Fault(text, ends_episode=True)]
-    faults = []
-    reward = outcome.reward
-    if not isinstance(reward, float | int | np.number):
-        if np.shape(reward) != ():
-            text = f"it returns a reward of shape {np.shape(reward)}; expected one number"
-            faults.append(Fault(text, ends_episode=True))
-        elif getattr(getattr(reward, "dtype", None), "kind", "O") not in NUMBERS:
-            faults.append(Fault(f"the reward is {shown(reward)}; expected one number", ends_episode=True))
-    elif isinstance(reward, complex | np.complexfloating):
-        faults.append(Fault(f"the reward is {shown(reward)}; expected one real number", ends_episode=True))
+    fault = _own_rewards_fault(outcome.reward, spec) if spec.own_rewards else _reward_fault(outcome.reward)
+    faults = [Fault(fault, ends_episode=True)] if fault else []
     for name in FLAGS:
         value = getattr(outcome, name)
         if not isinstance(value, bool | np.bool_) and not _is_flag(value):
             faults.append(Fault(f"`{name}` is {shown(value)}; expected True or False", ends_episode=True))
     return faults
+
+
+def _reward_fault(reward: Any) -> str:
+    """Why this is no reward of a team."""
+    if not isinstance(reward, float | int | np.number):
+        if np.shape(reward) != ():
+            return f"it returns a reward of shape {np.shape(reward)}; expected one number"
+        if getattr(getattr(reward, "dtype", None), "kind", "O") not in NUMBERS:
+            return f"the reward is {shown(reward)}; expected one number"
+    elif isinstance(reward, complex | np.complexfloating):
+        return f"the reward is {shown(reward)}; expected one real number"
+    return ""
+
+
+def _own_rewards_fault(reward: Any, spec: EnvSpec) -> str:
+    """Why these are no rewards of the agents' own."""
+    if isinstance(reward, np.ndarray) and reward.shape == (spec.n_agents,) and reward.dtype.kind in NUMBERS:
+        return ""
+    return f"the reward is {shown(reward)}; expected an array of {spec.n_agents} numbers, one for each agent"
 
 
 def _is_flag(value: Any) -> bool:

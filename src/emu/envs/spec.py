@@ -33,6 +33,7 @@ class EnvSpec:
     state_type: str = "float32"  # how states are kept; features as float16
     picture: tuple[int, int] | None = None  # observations are grey pictures, 0 ... 255, of this height and width
     stack: int = 1  # a learner of single steps sees so many observations, the oldest first; zeros before the first
+    own_rewards: bool = False  # a reward for each agent, (N,); a return is the sum of all. Python environments only
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -52,7 +53,7 @@ class EnvSpec:
             "state": ((self.state_dim,), self.state_type),
             "avail": ((n, self.n_actions), np.bool_),
             "action": ((n, self.action_dim), np.float32) if self.action_dim else ((n,), np.int32),
-            "reward": ((), np.float32),
+            "reward": ((n,) if self.own_rewards else (), np.float32),
             "terminated": ((), np.bool_),
             "truncated": ((), np.bool_),
         }

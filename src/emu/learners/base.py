@@ -51,9 +51,19 @@ class Learner(abc.ABC):
             )
         if cls.on_policy and config.replay.unit != "episodes":
             raise ConfigError(f"{config.algo} learns from whole episodes: leave replay.unit at episodes.")
+        if spec.own_rewards and (terms or not cls.learns_independently(config)):
+            raise ConfigError(
+                f"'{spec.name}' keeps the agents' own rewards, which only agents that learn by themselves can use: iql "
+                f'and ippo, without a memory or other terms. For {config.algo} leave team_reward at "sum".'
+            )
         unfit = [term.name for term in terms if cls.context is None or not issubclass(cls.context, term.context)]
         if unfit:
             raise ConfigError(f"{config.algo} has no use for these terms: switch off {', '.join(unfit)}.")
+
+    @classmethod
+    def learns_independently(cls, config: Config) -> bool:
+        """Whether every agent has values of its own, so that it can learn from a reward of its own."""
+        return False
 
     @property
     def needs_memory(self) -> bool:

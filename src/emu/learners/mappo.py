@@ -11,7 +11,7 @@ deviation 1 over the batch. An agent with one available action has nothing to de
 counts in no mean of L_π.
 
 IPPO (`ppo.critic` own) replaces V(s) by a value for every agent of what that agent saw itself: each has its own errors,
-advantages and returns from the same reward.
+advantages and returns from the same reward, or from rewards of their own (`EnvSpec.own_rewards`).
 
 π_then is what the action was drawn from, which is kept with the action. Recomputing it at the update would be wrong for
 an episode during which the parameters changed: chunks of collecting and updates take turns whatever the episodes do.
@@ -122,6 +122,10 @@ class MappoLearner(Learner):
         self.optimiser = optax.chain(
             clip_by_torch_norm(self.config.max_grad_norm), optax.adam(self.config.learning_rate, eps=ADAM_EPS)
         )
+
+    @classmethod
+    def learns_independently(cls, config: Config) -> bool:
+        return config.ppo.critic == "own"
 
     def init(self, key: Array) -> MappoState:
         agent_key, critic_key = jax.random.split(key)
@@ -235,11 +239,13 @@ class MappoLearner(Learner):
     def _advantages(self, batch: Batch, value: Array) -> tuple[Array, Array]:
         """Advantages and returns in the shape of the values: (T, B), or an agent at a time (T, B, N)."""
 
-        def of_one(value: Array) -> tuple[Array, Array]:
-            steps = batch.reward, batch.terminated, batch.filled
-            return gae(*steps, value, self.config.gamma, self.ppo.gae_lambda)
+        def of_one(value: Array, reward: Array) -> tuple[Array, Array]:
+            return gae(reward, batch.terminated, batch.filled, value, self.config.gamma, self.ppo.gae_lambda)
 
-        return of_one(value) if self.central else jax.vmap(of_one, in_axes=-1, out_axes=-1)(value)
+        if self.central:
+            return of_one(value, batch.reward)
+        axes = (-1, -1 if self.spec.own_rewards else None)
+        return jax.vmap(of_one, in_axes=axes, out_axes=-1)(value, batch.reward)
 
     def _over_agents(self, values: Array) -> Array:
         """(T, B): the mean over the agents where each has a value of its own."""

@@ -6,7 +6,8 @@
 With `td_lambda` above 0, y_t becomes the λ-return of these one-step targets.
 
 VDN, QMIX, QPLEX, EMC, CDS and EMU are all this learner with another mixer and another list of terms. Without a mixer a
-team learns independently (IQL): there is a y and an error for every agent, from the same reward, and L is their mean.
+team learns independently (IQL): there is a y and an error for every agent, from the same reward or from rewards of
+their own (`EnvSpec.own_rewards`), and L is their mean.
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ class ValueLearner(Learner):
         c = config.learner
         self.target_updates = c.target_interval * max(c.updates_per_episode, 1)  # what so many episodes earn
         self.optimiser = torch_rmsprop(c.learning_rate, c.rmsprop_decay, c.rmsprop_eps, c.max_grad_norm)
+
+    @classmethod
+    def learns_independently(cls, config: Config) -> bool:
+        return config.mixer.kind == "none"
 
     def init(self, key: Array) -> ValueState:
         agent_key, mixer_key, terms_key = jax.random.split(key, 3)
@@ -149,7 +154,7 @@ class ValueLearner(Learner):
         value = self._mix(state.target["mixer"], target_q, avail, best, batch.state[1:]).q_tot
         follows = jnp.concatenate([batch.filled[1:], jnp.zeros_like(batch.filled[:1])])
 
-        def target_of(value: Array) -> tuple[Array, dict[str, Array]]:
+        def target_of(value: Array, reward: Array) -> tuple[Array, dict[str, Array]]:
             one_step = td_target(reward, batch.terminated, value, self.config.gamma)
             target, bonuses = self.terms.target(state.terms, views, one_step, value)
             if self.config.td_lambda > 0:
@@ -157,14 +162,20 @@ class ValueLearner(Learner):
                 target = lambda_target(target, reward, goes_on, self.config.gamma, self.config.td_lambda)
             return target, bonuses
 
-        target, bonuses = self._each_value(target_of, value)
+        target, bonuses = self._each_value(target_of, value, reward)
         return jax.lax.stop_gradient(target), rewards | bonuses
 
-    def _each_value(self, function: Callable[[Array], tuple[Any, Parts]], value: Array) -> tuple[Any, Parts]:
-        """A function of the team's value, or of each agent's in turn; what is logged is then the mean over agents."""
+    def _each_value(
+        self, function: Callable[..., tuple[Any, Parts]], value: Array, *reward: Array
+    ) -> tuple[Any, Parts]:
+        """A function of the team's value (and reward), or of each agent's in turn; logged is then the mean over agents.
+
+        Rewards are shared by the agents where the environment does not give each its own.
+        """
         if not self.independent:
-            return function(value)
-        results, parts = jax.vmap(function, in_axes=-1, out_axes=(-1, 0))(value)
+            return function(value, *reward)
+        axes = (-1, *(-1 if self.spec.own_rewards else None for _ in reward))
+        results, parts = jax.vmap(function, in_axes=axes, out_axes=(-1, 0))(value, *reward)
         return results, {name: part.mean() for name, part in parts.items()}
 
     def _over_agents(self, values: Array) -> Array:

@@ -28,7 +28,7 @@ from emu.errors import EnvError
 from emu.learners.base import Learner
 from emu.play.slots import require_limit
 from emu.seeds import EpisodeSeeds, evaluation_episodes
-from emu.types import PyTree
+from emu.types import PyTree, team_rewards
 
 
 class PlayedEpisode(NamedTuple):
@@ -130,8 +130,8 @@ def play_one(env: PythonEnv, act: Act, seed: int, states: bool = False, frames: 
         if snapshot:
             drawn.append(snapshot())
     return PlayedEpisode(
-        reward=np.array([outcome.reward for outcome in outcomes], np.float32),
-        total=sum(float(outcome.reward) for outcome in outcomes),
+        reward=team_rewards(np.array([outcome.reward for outcome in outcomes], np.float32)),
+        total=sum(float(np.sum(outcome.reward)) for outcome in outcomes),
         won=any(bool(outcome.won) for outcome in outcomes),
         states=np.stack(shown) if states else None,
         frames=drawn if snapshot else None,

@@ -107,7 +107,7 @@ class Group:
         """Refuse what no learner should see: NaN, infinity, an agent that cannot act."""
         now, stepped = self.now, self.orders == STEP
         sound = np.isfinite(now.obs).all((1, 2)) & np.isfinite(now.state).all(1) & now.avail.any(-1).all(-1)
-        sound &= np.isfinite(now.reward) | ~stepped
+        sound &= np.isfinite(now.reward).reshape(len(stepped), -1).all(1) | ~stepped
         bad = np.flatnonzero(fine & (self.orders != IDLE) & ~sound)
         if len(bad):
             shown = {name: getattr(now, name)[bad[0]] for name in ("obs", "state", "reward")}

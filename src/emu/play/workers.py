@@ -21,7 +21,7 @@ from emu.play.episode import Evaluator, PlayedEpisode
 from emu.play.slots import Slot, SlotStream, empty_slots, require_limit
 from emu.play.worker_groups import IDLE, Group, Workers, make_groups
 from emu.seeds import EpisodeSeeds, another_try, rollout_episode
-from emu.types import Array, Episode, PyTree
+from emu.types import Array, Episode, PyTree, team_rewards
 
 
 class WorkerRolloutState(NamedTuple):
@@ -139,7 +139,9 @@ class OpenSlots:
         slots.last[row, copies] = self.last
         for name in ("reward", "terminated", "truncated", "won"):
             value = getattr(self.group.now, name)
-            getattr(slots, name)[row, copies] = np.where(stepped, value, np.zeros_like(value))
+            getattr(slots, name)[row, copies] = np.where(
+                stepped.reshape(-1, *[1] * (value.ndim - 1)), value, np.zeros_like(value)
+            )
         return np.logical_or(slots.terminated[row, copies], slots.truncated[row, copies])
 
     def keep(self, done: dict[str, np.ndarray], over: np.ndarray, lost: np.ndarray) -> None:
@@ -269,7 +271,7 @@ class EpisodeRows:
 
     def finish(self, row: int) -> None:
         rewards, wins = zip(*self.outcomes[row], strict=True)
-        reward = np.array(rewards, np.float32)
+        reward = team_rewards(np.array(rewards, np.float32))
         states = np.stack(self.states[row]).astype(np.float32) if self.keeps_states else None
         episode = PlayedEpisode(reward, float(reward.sum(dtype=np.float32)), any(map(bool, wins)), states)
         self.queue.played[self.episode[row]] = episode

@@ -148,6 +148,14 @@ def test_the_teams_reward_is_the_sum_or_the_mean():
     assert rewards[0] == pytest.approx(3 * rewards[1], rel=1e-5)
 
 
+@needs_zoo
+def test_an_agent_that_has_left_keeps_a_reward_of_zero_of_its_own(leaving):
+    env = envs.make("pettingzoo:leaving_game", team_reward="individual")
+    env.reset(0)
+    rewards = [env.step(np.array([0, 0]))[1].reward.tolist() for _ in range(3)]
+    assert rewards == [[1, 1], [1, 0], [1, 0]]
+
+
 def leaving_game(**spaces):
     """A parallel environment: "a" sees two numbers, has three actions; "b" sees one, has two, leaves after a step."""
     from gymnasium.spaces import Box, Dict, Discrete
@@ -223,7 +231,7 @@ def test_pettingzoo_says_what_is_missing(leaving):
     assert "Agent 'b' of leaving_game acts in Box" in refusal("pettingzoo:leaving_game")
     assert "lacks the parallel API" in refusal("pettingzoo:json")
     assert "cannot be imported" in refusal("pettingzoo:no_such_game_v3")
-    assert "'sum' or 'mean', not 'max'" in refusal("pettingzoo:leaving_game", team_reward="max")
+    assert "'sum', 'mean' or 'individual', not 'max'" in refusal("pettingzoo:leaving_game", team_reward="max")
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):

@@ -77,6 +77,14 @@ def test_the_agents_rewards_are_added_up_or_averaged(how, reward):
     assert env.step(np.array([2, 1]))[1].reward == reward
 
 
+def test_the_agents_rewards_can_be_kept():
+    env = envs.make("gymnasium_team:Pair-v0", team_reward="individual")
+    assert env.spec.own_rewards
+    env.reset(0)
+    np.testing.assert_array_equal(env.step(np.array([2, 1]))[1].reward, np.float32([2, 10]))
+    check_env(env)
+
+
 def test_the_clock_truncates_although_the_environment_calls_it_terminated():
     env = envs.make("gymnasium_team:Pair-v0")
     env.reset(0)
@@ -105,7 +113,7 @@ def test_what_a_team_cannot_be_made_of_is_said():
     assert "An environment for one agent is made as gymnasium:NAME" in refusal("gymnasium_team:CartPole-v1")
     assert "Did you mean 'Pair-v0'?" in refusal("gymnasium_team:Pairs-v0")
     assert "cannot be imported" in refusal("gymnasium_team:no_such_module:Pair-v0")
-    assert "'sum' or 'mean'" in refusal("gymnasium_team:Pair-v0", team_reward="max")
+    assert "'sum', 'mean' or 'individual', not 'max'" in refusal("gymnasium_team:Pair-v0", team_reward="max")
     assert "cannot be made from {'colour': 1}" in refusal("gymnasium_team:Pair-v0", colour=1)
     continuous = gymnasium.spaces.Tuple((gymnasium.spaces.Box(0, 1), gymnasium.spaces.Discrete(2)))
     assert "Agent 0 of gymnasium_team:Pair-v0 acts in Box" in refusal("gymnasium_team:Pair-v0", spaces=continuous)

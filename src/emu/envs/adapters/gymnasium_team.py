@@ -5,7 +5,8 @@
     emu train --algo vdn --env gymnasium_team:my_package:Arena-v0
 
 Observations and actions are tuples with an entry for each agent, rewards are a list. The rewards are added up into the
-team's (`team_reward` "sum"), or averaged ("mean"). Agents see what the environment shows; smaller spaces are padded
+team's (`team_reward` "sum"), averaged ("mean"), or kept for agents that learn by themselves, as IQL's and IPPO's do
+("individual": the return is still their sum). Agents see what the environment shows; smaller spaces are padded
 with zeros, and actions that only other agents have are not available. The state is all observations side by side, with
 numbers that the space bounds brought into [0, 1]: a mixer multiplies by what it makes of the state, and with rows and
 columns as they are (0 to 7) the first values are tens of times too large.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import typing
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -32,7 +34,8 @@ from emu.errors import EnvError, did_you_mean
 from emu.types import Outcome
 
 CLOCKS = ("max_episode_steps", "max_steps")  # names under which environments take their time limit
-TEAM_REWARDS = ("sum", "mean")
+TeamReward = Literal["sum", "mean", "individual"]
+TEAM_REWARDS = typing.get_args(TeamReward)
 
 
 class GymnasiumTeam(RendersItself, PythonEnv):
@@ -46,12 +49,11 @@ class GymnasiumTeam(RendersItself, PythonEnv):
         /,
         *,
         episode_limit: int | None = None,
-        team_reward: Literal["sum", "mean"] = "sum",
+        team_reward: TeamReward = "sum",
         return_range: tuple[float, float] = (-np.inf, np.inf),
         **args: Any,
     ) -> None:
-        if team_reward not in TEAM_REWARDS:
-            raise EnvError(f"team_reward is {' or '.join(map(repr, TEAM_REWARDS))}, not {team_reward!r}.")
+        require_team_reward(team_reward)
         self.team_reward, self.name = team_reward, f"{self.prefix}:{target}"
         self.env, limit = _make(self.name, target, episode_limit, args)
         self.actions, self.sizes = _require_spaces(self.env, self.name)
@@ -66,6 +68,7 @@ class GymnasiumTeam(RendersItself, PythonEnv):
             episode_limit=limit,
             unit_dim=obs_dim,
             return_range=(float(return_range[0]), float(return_range[1])),
+            own_rewards=team_reward == "individual",
         )
         self.avail = np.arange(self.spec.n_actions) < np.array(self.actions)[:, None]
         self.low, self.span = _bounds(self.env.observation_space, self.sizes)
@@ -82,10 +85,7 @@ class GymnasiumTeam(RendersItself, PythonEnv):
         self.total += float(np.sum(rewards))
         over = bool(np.all(terminated))
         late = bool(np.all(truncated)) or self.time >= self.spec.episode_limit
-        return self._view(seen), Outcome(self._reward(rewards), over, late and not over, False)
-
-    def _reward(self, rewards: Any) -> Any:
-        return np.float32(rewards.mean() if self.team_reward == "mean" else rewards.sum())
+        return self._view(seen), Outcome(combined(rewards, self.team_reward), over, late and not over, False)
 
     def _view(self, seen: Any) -> View:
         obs = np.zeros((self.spec.n_agents, self.spec.obs_dim), np.float32)
@@ -99,6 +99,21 @@ class GymnasiumTeam(RendersItself, PythonEnv):
 
     def close(self) -> None:
         self.env.close()
+
+
+def require_team_reward(given: str) -> None:
+    if given not in TEAM_REWARDS:
+        raise EnvError(
+            f"team_reward is {', '.join(map(repr, TEAM_REWARDS[:-1]))} or {TEAM_REWARDS[-1]!r}, not {given!r}."
+        )
+
+
+def combined(rewards: Any, team_reward: str) -> Any:
+    """The team's reward from its agents', or those themselves."""
+    rewards = np.asarray(rewards, np.float64)
+    if team_reward == "individual":
+        return rewards.astype(np.float32)
+    return np.float32(rewards.mean() if team_reward == "mean" else rewards.sum())
 
 
 def require_package(package: str, prefix: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""PettingZoo's parallel API, for teams: the agents' rewards are added up (or averaged) into the team's.
+"""PettingZoo's parallel API, for teams: the agents' rewards are added up (or averaged, or kept) into the team's.
 
     emu train --algo qmix --env pettingzoo:mpe2.simple_spread_v3 --env-args '{"max_cycles": 25}'
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from emu.envs.adapters.gymnasium_team import TeamReward, combined, require_team_reward
 from emu.envs.adapters.pymarl import package_version
 from emu.envs.adapters.reading import names_of, number_of, numbers_of, parts_of
 from emu.envs.pictures import RendersItself
@@ -35,14 +36,13 @@ class PettingZooEnv(RendersItself, PythonEnv):
         /,
         *,
         episode_limit: int | None = None,
-        team_reward: Literal["sum", "mean"] = "sum",
+        team_reward: TeamReward = "sum",
         won_key: str | None = None,
         return_range: tuple[float, float] = (-np.inf, np.inf),
         **args: Any,
     ) -> None:
         self.target, self.team_reward, self.won_key = target, team_reward, won_key
-        if team_reward not in ("sum", "mean"):
-            raise EnvError(f"team_reward is 'sum' or 'mean', not {team_reward!r}.")
+        require_team_reward(team_reward)
         self.env = _make(target, args)
         self.agents: list[Any] = list(self.env.possible_agents)
         self.actions = [self._discrete(agent) for agent in self.agents]
@@ -60,6 +60,7 @@ class PettingZooEnv(RendersItself, PythonEnv):
             unit_dim=(state_dim or len(self.agents) * obs_dim) // len(self.agents),
             has_goal=won_key is not None,
             return_range=(float(return_range[0]), float(return_range[1])),
+            own_rewards=team_reward == "individual",
         )
 
     def _discrete(self, agent: Any) -> int:
@@ -101,10 +102,12 @@ class PettingZooEnv(RendersItself, PythonEnv):
         # The task is over if it is for all agents that were still there; a clock that stops some is a truncation.
         ended = over and all(terminated.get(agent, True) for agent in wanted)
         truncated = not ended and (over or self.time >= self.spec.episode_limit)
-        reward = sum(number_of(rewards.get(agent, 0.0), f"`step`, as reward of '{agent}',") for agent in wanted)
-        if self.team_reward == "mean":
-            reward /= len(self.agents)
-        return self._view(obs, infos), Outcome(np.float32(reward), ended, truncated, self._won(infos))
+        own = [
+            number_of(rewards.get(agent, 0.0), f"`step`, as reward of '{agent}',") if agent in wanted else 0.0
+            for agent in self.agents
+        ]
+        reward = combined(own, self.team_reward)
+        return self._view(obs, infos), Outcome(reward, ended, truncated, self._won(infos))
 
     def _won(self, infos: dict[Any, dict[str, Any]]) -> bool:
         return self.won_key is not None and any(info.get(self.won_key, False) for info in infos.values())

@@ -84,7 +84,7 @@ def carry_out(env: PythonEnv, arrays: SharedArrays, copy: int, seed: int) -> Non
         answer = env.step(arrays.action[copy].copy())
         _refuse(answer_fault(answer))
         view, outcome = answer
-        _refuse(*outcome_type_faults(outcome))
+        _refuse(*outcome_type_faults(outcome, env.spec))
         arrays.reward[copy] = outcome.reward
         arrays.terminated[copy] = outcome.terminated
         arrays.truncated[copy] = outcome.truncated
