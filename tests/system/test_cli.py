@@ -115,6 +115,8 @@ def test_the_list_of_environments_fits_80_columns_and_a_name_in_full_tells_all(c
     for words in ("gridworld", "gridworld/ti"):
         assert main(["envs", words]) == 0
         assert "state dim" in capsys.readouterr().out
+    assert main(["envs", "gridworld"]) == 0
+    assert "Also: gridworld/small, gridworld/tiny" in capsys.readouterr().out
     assert main(["envs", "chess"]) == 2
     assert "gridworld/tiny, " in capsys.readouterr().err, "all names are shown where none is close"
 

@@ -39,6 +39,8 @@ def list_envs(
         return 0
     if len(names) == 1:
         _tell(names[0], entries[names[0]].summary, specs[names[0]])
+        if others := [name for name in entries if words in name and name not in names]:
+            say(f"\nAlso: {', '.join(others)}")
         return 0
     out = Console()
     out.print(_table(specs, out.width))
