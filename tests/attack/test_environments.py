@@ -109,7 +109,6 @@ def test_what_cannot_be_made_is_told_why(how):
     name, args, words = UNMADE[how]
     before = descendants(os.getpid())
     assert words in complaint(name, **args)
-    envs.started.end_noted_processes()
     assert all_gone(set(descendants(os.getpid())) - set(before))
 
 

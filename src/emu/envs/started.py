@@ -19,17 +19,26 @@ _owner = os.getpid()
 
 @contextlib.contextmanager
 def noting_processes() -> Iterator[None]:
-    """Note the processes that are started meanwhile, orphans too (on Linux; elsewhere none is found)."""
+    """Note the processes that are started meanwhile, orphans too (on Linux; elsewhere none is found).
+
+    If it fails they are ended at once: nobody will use them.
+    """
     me, before = os.getpid(), set(descendants(os.getpid()))
     adopting = control(PR_SET_CHILD_SUBREAPER, 1)
+    failed = True
     try:
         yield
+        failed = False
     finally:
         if os.getpid() != me:
             os._exit(1)  # the environment forked, and this is the copy: one of us is enough
         if adopting:
             control(PR_SET_CHILD_SUBREAPER, 0)
-        _noted.update({pid: begun_at(pid) for pid in descendants(me) if pid not in before})
+        begun = {pid: begun_at(pid) for pid in descendants(me) if pid not in before}
+        if failed:
+            _end(begun)
+        else:
+            _noted.update(begun)
 
 
 def noted_processes() -> list[int]:
@@ -40,8 +49,12 @@ def noted_processes() -> list[int]:
 def end_noted_processes() -> None:
     """End them, with all that they started."""
     if os.getpid() == _owner:
-        end_others(",".join(f"{pid}:{_noted[pid]}" for pid in noted_processes()))
+        _end(_noted)
         _noted.clear()
+
+
+def _end(processes: dict[int, int | None]) -> None:
+    end_others(",".join(f"{pid}:{begun}" for pid, begun in processes.items() if begun is not None))
 
 
 atexit.register(end_noted_processes)

@@ -6,7 +6,8 @@ greedy episodes; scripted players go through the same loop, `play_copies`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from emu.devices import DATA, Devices
 from emu.envs.protocols import Env
 from emu.envs.scripted import Player, final_counts_of
-from emu.errors import EnvError
+from emu.errors import EnvError, described
 from emu.learners.base import Learner
 from emu.play.acting import choose
 from emu.play.episode import Evaluator, PlayedEpisode
@@ -26,6 +27,17 @@ from emu.seeds import EpisodeSeeds, next_key_first
 from emu.types import Array, Episode, Outcome, PyTree
 
 AT_ONCE = 1024  # episodes of an evaluation; more would take memory and wait for the longest of them
+
+
+@contextlib.contextmanager
+def callbacks_of(env: Env) -> Iterator[None]:
+    """Compiled environments may call Python (`jax.pure_callback`); what that raises is theirs, not ours."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "callback" not in str(error).lower():
+            raise
+        raise EnvError(f"Environment '{env.spec.name}' failed: {described(error)}. Run `emu check` on it.") from error
 
 
 class RolloutState(NamedTuple):
@@ -68,8 +80,9 @@ class Rollout(SlotStream):
 
     def collect(self, policy: PyTree, state: RolloutState, epsilon: float) -> tuple[RolloutState, list[Episode], int]:
         """Run one chunk. Returns the new state, the episodes that ended, and the number of steps taken."""
-        state, slots = self._run(self.shards.replicate(policy), state, np.float32(epsilon))
-        slots = jax.device_get(slots)
+        with callbacks_of(self.env):
+            state, slots = self._run(self.shards.replicate(policy), state, np.float32(epsilon))
+            slots = jax.device_get(slots)
         if not slots.sound.all():
             raise EnvError(self._complaint(slots))
         return state, self._cut(slots), int((~slots.last).sum())
@@ -258,8 +271,10 @@ class CompiledEvaluator(Evaluator):
         for start in range(0, seeds.count, AT_ONCE):
             part = keys[start : start + AT_ONCE]
             shards = self.devices.sharding_for(len(part))
-            record = self._run(shards.replicate(policy), shards.put(part), seeds.step_keys, keep)
-            episodes += episodes_of(self.env, jax.device_get(record))
+            with callbacks_of(self.env):
+                record = self._run(shards.replicate(policy), shards.put(part), seeds.step_keys, keep)
+                record = jax.device_get(record)
+            episodes += episodes_of(self.env, record)
         return episodes
 
     def _play(self, policy: PyTree, keys: Array, step_keys: StepKeys, keep: Keep) -> Record:
@@ -294,4 +309,6 @@ def play_scripted_copies(env: Env, player: Player, keys: Array, frames: bool = F
         record = play_copies(env, act, (), keys, next_key_first, keep)
         return record._replace(last=jax.vmap(final_counts)(record.last)) if final_counts else record
 
-    return episodes_of(env, jax.device_get(program(keys)))
+    with callbacks_of(env):
+        record = jax.device_get(program(keys))
+    return episodes_of(env, record)
