@@ -62,7 +62,9 @@ def values_of(learner, state, batch):
     batch = time_major(batch)
     if isinstance(learner, ValueLearner):
         q = learner._unroll(state.params["agent"], *learner._inputs(batch))[0][:-1]
-        return learner._mix(state.params["mixer"], q, batch.avail[:-1], batch.action, batch.state[:-1]).q_tot
+        return learner._mix(
+            state.params["mixer"], q, batch.avail[:-1], batch.action, batch.state[:-1], batch.filled
+        ).q_tot
     if isinstance(learner, MappoLearner):
         lengths = jnp.full(COPIES, len(batch.reward))
         return state.scale.natural(learner._values(state.params["critic"], batch.state[:-1], lengths))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.nets.recurrent import Weights, gru_cell, recurrent, unroll_rows
+from emu.nets.recurrent import Weights, gru_cell, unroll_rows
 
-T, R, H, INPUTS = 5, 8, 4, 3
+T, R, H, INPUTS, OUTPUTS = 5, 8, 4, 3, 2
 quick = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 
@@ -24,48 +24,52 @@ def draw(seed, *shapes):
 
 
 def some_weights(seed):
-    return Weights(*draw(seed, (INPUTS, H), (H,), (H, 3 * H), (3 * H,), (H, 3 * H), (3 * H,)))
+    return Weights(*draw(seed, (INPUTS, H), (H,), (H, 3 * H), (3 * H,), (H, 3 * H), (3 * H,), (H, OUTPUTS), (OUTPUTS,)))
 
 
 def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def torch_gru(inputs, first, weights):
-    """ReLU layer, then `torch.nn.GRU`, one row and one step at a time: h' = (1 - z) n + z h."""
+def torch_gru(inputs, weights):
+    """ReLU layer, then `torch.nn.GRU`, one row and one step at a time: h' = (1 - z) n + z h; then a linear layer."""
     w = Weights(*(leaf.astype(np.float64) for leaf in weights))
-    outputs = np.zeros((*inputs.shape[:2], first.shape[1]))
-    for row in range(len(first)):
-        h = first[row].astype(np.float64)
+    hiddens = np.zeros((*inputs.shape[:2], H))
+    for row in range(inputs.shape[1]):
+        h = np.zeros(H)
         for t in range(len(inputs)):
             encoded = np.maximum(inputs[t, row] @ w.encode_kernel + w.encode_bias, 0)
             x_r, x_z, x_n = np.split(encoded @ w.gates_kernel + w.gates_bias, 3)
             h_r, h_z, h_n = np.split(h @ w.kernel + w.bias, 3)
             r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
             h = (1 - z) * np.tanh(x_n + r * h_n) + z * h
-            outputs[t, row] = h
-    return outputs
+            hiddens[t, row] = h
+    return hiddens @ w.head_kernel + w.head_bias, hiddens
 
 
-def plain(inputs, first, weights):
+def plain(inputs, weights):
     """The same recurrence as a scan that JAX differentiates on its own."""
 
     def body(hidden, x):
         encoded = jax.nn.relu(x @ weights.encode_kernel + weights.encode_bias)
         gates = encoded @ weights.gates_kernel + weights.gates_bias
         hidden = gru_cell(hidden, gates, weights.kernel, weights.bias)[0]
-        return hidden, hidden
+        return hidden, (hidden @ weights.head_kernel + weights.head_bias, hidden)
 
-    return jax.lax.scan(body, first, inputs)[1]
+    return jax.lax.scan(body, jnp.zeros((inputs.shape[1], H)), inputs)[1]
 
 
-whole = jax.jit(lambda inputs, first, weights: recurrent(inputs, first, jnp.int32(0), jnp.int32(T), weights))
-part = jax.jit(recurrent)
+FULL = np.full(R, T, np.int32)
+whole = jax.jit(lambda inputs, weights: unroll_rows(inputs, weights, FULL))
 
 
 def gradient_of(function):
-    """Of a weighted sum of the hidden states, by the first one and the weights."""
-    return jax.jit(jax.grad(lambda first, w, x, at: (at * function(x, first, w)).sum(), argnums=(0, 1)))
+    """Of a weighted sum of outputs, and of hidden states where `at` has weights for them too, by the weights."""
+
+    def loss(weights, inputs, at):
+        return sum((a * x).sum() for a, x in zip(at, function(inputs, weights), strict=False))
+
+    return jax.jit(jax.grad(loss))
 
 
 by_hand, by_jax = gradient_of(whole), gradient_of(plain)
@@ -79,38 +83,35 @@ def assert_close(actual, expected):
 @quick
 @given(seeds)
 def test_the_loop_is_pytorchs_gru(seed):
-    (inputs, first), weights = draw(seed, (T, R, INPUTS), (R, H)), some_weights(seed + 1)
-    np.testing.assert_allclose(whole(inputs, first, weights), torch_gru(inputs, first, weights), rtol=1e-4, atol=1e-5)
+    (inputs,), weights = draw(seed, (T, R, INPUTS)), some_weights(seed + 1)
+    for got, want in zip(whole(inputs, weights), torch_gru(inputs, weights), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("shapes", [((T, R, OUTPUTS),), ((T, R, OUTPUTS), (T, R, H))])
 @quick
-@given(seeds)
-def test_gradients_by_hand_are_the_gradients_by_autodiff(seed):
-    (inputs, first, at), weights = draw(seed, (T, R, INPUTS), (R, H), (T, R, H)), some_weights(seed + 1)
-    assert_close(by_hand(first, weights, inputs, at), by_jax(first, weights, inputs, at))
-
-
-def test_a_part_of_the_steps_is_that_part_and_zero_elsewhere():
-    (inputs, first), weights = draw(0, (T, R, INPUTS), (R, H)), some_weights(1)
-    hiddens = part(inputs, first, 1, 3, weights)
-    np.testing.assert_allclose(hiddens[1:3], plain(inputs[1:3], first, weights), rtol=1e-5, atol=1e-6)
-    assert not np.asarray(hiddens)[[0, 3, 4]].any()
+@given(seed=seeds)
+def test_gradients_by_hand_are_the_gradients_by_autodiff(shapes, seed):
+    (inputs, *at), weights = draw(seed, (T, R, INPUTS), *shapes), some_weights(seed + 1)
+    assert_close(by_hand(weights, inputs, tuple(at)), by_jax(weights, inputs, tuple(at)))
 
 
 def masked_loss(weights, inputs, at, lengths, per):
-    hiddens = unroll_rows(inputs, weights, lengths, per)
-    return (at * hiddens).sum(), hiddens
+    outputs, hiddens = unroll_rows(inputs, weights, lengths, per)
+    return (at * hiddens).sum() + (at[..., :OUTPUTS] * outputs).sum(), hiddens
 
 
 run_rows = jax.jit(jax.value_and_grad(masked_loss, has_aux=True), static_argnums=4)
 
 
+@pytest.mark.parametrize("fall", [True, False])
 @pytest.mark.parametrize("per", [1, 2])
 @quick
 @given(st.lists(st.integers(0, T + 1), min_size=8, max_size=8), seeds)
-def test_rows_that_end_early_change_nothing_that_matters(per, lengths, seed):
+def test_rows_that_end_early_change_nothing_that_matters(per, fall, lengths, seed):
     """Whatever the lengths: hidden states and gradients where steps matter are those of the full loop."""
-    lengths = np.sort(lengths[: R // per])[::-1].astype(np.int32)
+    lengths = np.array(lengths[: R // per], np.int32)
+    lengths = np.sort(lengths)[::-1] if fall else lengths
     (inputs, at), weights = draw(seed, (T, R, INPUTS), (T, R, H)), some_weights(seed + 1)
     matters = np.arange(T)[:, None] < np.repeat(lengths, per)[None]
     at = at * matters[..., None]

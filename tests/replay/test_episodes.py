@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import ConfigError
-from emu.replay.episodes import Replay, bucket_lengths, stack
+from emu.replay.episodes import Replay, bucket_lengths, longest_first, stack
 from toys import CountingEnv, make_episode, same_episode
 
 SPEC = CountingEnv().spec
@@ -131,7 +131,16 @@ def test_a_batch_is_not_padded_because_of_its_neighbours(monkeypatch, lengths, c
     drawn = replay.draw(4, 3, 10, 3)
     assert [len(batches.reward) for batches in drawn] == calls
     rewards = [batches.reward[u, :, 0].tolist() for batches in drawn for u in range(len(batches.reward))]
-    assert rewards == [[float(e.reward[0]) for e in replay.sample(4, 3, 10 + k)] for k in range(3)]
+    samples = [longest_first(replay.sample(4, 3, 10 + k)) for k in range(3)]
+    assert rewards == [[float(episode.reward[0]) for episode in sample] for sample in samples]
+
+
+def test_a_batch_has_its_longest_episodes_first_on_every_device():
+    episodes = [make_episode(SPEC, length) for length in (3, 7, 1, 6, 2, 7)]
+    assert [episode.length for episode in longest_first(episodes)] == [7, 7, 6, 3, 2, 1]
+    assert [episode.length for episode in longest_first(episodes, 2)] == [7, 6, 2, 7, 3, 1]
+    replay = Replay(SPEC, 8, 10**6, shares=2)
+    assert replay.batches([episodes])[0].filled[0].sum(axis=-1).tolist() == [7, 6, 2, 7, 3, 1]
 
 
 def filled_replay(count=200):

@@ -28,6 +28,7 @@ from emu.learners.base import Learner
 from emu.learners.td import epsilon_greedy, lambda_target, masked, pick, td_target, torch_rmsprop
 from emu.learners.terms.base import Context, Contexts, Parts, Term, ValueContext
 from emu.nets.agents import make_agent
+from emu.nets.chunks import on_real_rows
 from emu.nets.mixers import Independent, MixerOutput, make_mixer
 from emu.types import Array, Batch, PyTree
 
@@ -124,7 +125,7 @@ class ValueLearner(Learner):
         )
         views = self.terms.prepare(state.terms, seen)
         target, parts = self._target(state, context.batch, jax.lax.stop_gradient(q[1:]), target_q, views)
-        mixed = self._mix(params["mixer"], q[:-1], batch.avail[:-1], batch.action, batch.state[:-1])
+        mixed = self._mix(params["mixer"], q[:-1], batch.avail[:-1], batch.action, batch.state[:-1], batch.filled)
         td_error = mixed.q_tot - target
         td_loss = context.mean(self._over_agents(td_error**2))
         total = td_loss + context.mean(mixed.regulariser)
@@ -151,7 +152,7 @@ class ValueLearner(Learner):
         reward, rewards = self.terms.reward(state.terms, views, batch.reward)
         avail = batch.avail[1:]
         best = masked(q_tp1 if self.config.double_q else target_q, avail).argmax(axis=-1)
-        value = self._mix(state.target["mixer"], target_q, avail, best, batch.state[1:]).q_tot
+        value = self._mix(state.target["mixer"], target_q, avail, best, batch.state[1:], batch.filled).q_tot
         follows = jnp.concatenate([batch.filled[1:], jnp.zeros_like(batch.filled[:1])])
 
         def target_of(value: Array, reward: Array) -> tuple[Array, dict[str, Array]]:
@@ -185,9 +186,21 @@ class ValueLearner(Learner):
     def _unroll(self, params: PyTree, obs: Array, last_action: Array, lengths: Array) -> tuple[Array, Array, Array]:
         return self.agent.apply(params, obs, last_action, lengths, method="unroll")  # type: ignore[return-value]
 
-    def _mix(self, params: PyTree, q: Array, avail: Array, action: Array, state: Array) -> MixerOutput:
-        onehot, greedy = jax.nn.one_hot(action, self.spec.n_actions), masked(q, avail).max(axis=-1)
-        return self.mixer.apply(params, pick(q, action), greedy, onehot, state)  # type: ignore[return-value]
+    def _mix(self, params: PyTree, q: Array, avail: Array, action: Array, state: Array, filled: Array) -> MixerOutput:
+        """The team's value where steps are `filled` (T, B), 0 elsewhere."""
+        chosen, greedy = pick(q, action), masked(q, avail).max(axis=-1)
+        if self.independent:
+            return self.mixer.apply(params, chosen, greedy, action, state)  # type: ignore[return-value]
+
+        def mix(params: PyTree, rows: tuple[Array, Array], constants: tuple[Array, Array]) -> MixerOutput:
+            onehot = jax.nn.one_hot(constants[0], self.spec.n_actions)
+            return self.mixer.apply(params, *rows, onehot, constants[1])  # type: ignore[return-value]
+
+        rows, constants = jax.tree.map(
+            lambda x: x.reshape(filled.size, *x.shape[2:]), ((chosen, greedy), (action, state))
+        )
+        mixed = on_real_rows(mix, params, rows, constants, filled.reshape(-1))
+        return jax.tree.map(lambda x: x.reshape(filled.shape), mixed)
 
     def _inputs(self, batch: Batch) -> Inputs:
         onehot = jax.nn.one_hot(batch.action, self.spec.n_actions)

@@ -48,7 +48,7 @@ class RecurrentAgent(nn.Module):
         rows = hidden.reshape(-1, self.hidden)
         gates = self.gates(nn.relu(self.encode(self._inputs(obs, last_action)))).reshape(rows.shape[0], -1)
         following = gru_cell(rows, gates, self.kernel, self.bias)[0].reshape(hidden.shape)
-        return self._q(following)[0], following
+        return self.head(following) + self._own_q(following), following
 
     def unroll(self, obs: Array, last_action: Array, lengths: Array | None = None) -> tuple[Array, Array, Array]:
         """Learning, time-major: (T, B, N, ·) -> Q (T, B, N, A), hidden states (T, B, N, H), own heads' part of Q.
@@ -58,14 +58,13 @@ class RecurrentAgent(nn.Module):
         """
         length, batch = obs.shape[:2]
         inputs = self._inputs(obs, last_action)
-        weights = Weights(*(*self.encode.weights(), *self.gates.weights(), self.kernel, self.bias))
+        layers = (*self.encode.weights(), *self.gates.weights(), self.kernel, self.bias, *self.head.weights())
         steps: Array = jnp.full(batch, length) if lengths is None else lengths
-        order = jnp.argsort(steps, descending=True)
-        rows = inputs[:, order].reshape(length, batch * self.n_agents, -1)
-        hiddens = unroll_rows(rows, weights, steps[order], self.n_agents)
-        hiddens = hiddens.reshape(length, batch, self.n_agents, self.hidden)[:, jnp.argsort(order)]
-        q, own = self._q(hiddens)
-        return q, hiddens, own
+        rows = inputs.reshape(length, batch * self.n_agents, -1)
+        unrolled = unroll_rows(rows, Weights(*layers), steps, self.n_agents)
+        q, hiddens = (x.reshape(length, batch, self.n_agents, -1) for x in unrolled)
+        own = self._own_q(hiddens)
+        return (q + own if self.own_heads else q), hiddens, own
 
     def _inputs(self, obs: Array, last_action: Array) -> Array:
         parts = [obs]
@@ -75,12 +74,11 @@ class RecurrentAgent(nn.Module):
             parts.append(jnp.broadcast_to(jnp.eye(self.n_agents), (*obs.shape[:-1], self.n_agents)))
         return jnp.concatenate(parts, axis=-1)
 
-    def _q(self, hidden: Array) -> tuple[Array, Array]:
-        shared = self.head(hidden)
+    def _own_q(self, hidden: Array) -> Array:
+        """The own heads' part of Q, or a scalar zero."""
         if not self.own_heads:
-            return shared, jnp.zeros((), shared.dtype)
-        own = jnp.einsum("...nh,nha->...na", hidden, self.own_kernel) + self.own_bias
-        return shared + own, own
+            return jnp.zeros((), hidden.dtype)
+        return jnp.einsum("...nh,nha->...na", hidden, self.own_kernel) + self.own_bias
 
 
 class SeparateAgents(nn.Module):

@@ -1,26 +1,28 @@
-"""The loop over time of a recurrent network: rows of inputs -> 64 ReLU -> GRU -> hidden states, forth and back.
+"""The loop over time of a recurrent network: rows of inputs -> 64 ReLU -> GRU -> linear outputs, forth and back.
 
 All layers run inside the loop: what a step needs stays in a core's cache, and the gradients of the weights are added
 up there. On a CPU that halves the time of layers that see all steps at once. The backward pass is written out, for two
 reasons: so the loop may stop where the longest episode of the batch does, which differs from batch to batch, without
-compiling anything anew; and its last part may go on with the few rows that are so long.
+compiling anything anew; and it may go on with fewer and fewer rows as episodes end.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
 from emu.nets.init import linear
 from emu.types import Array
 
-LONG = 4  # one row in so many may be longer than the rest; the loop goes on with these alone
+PARTS = 4  # of the loop: with all rows, three quarters of them, half, a quarter
 
 
 class Weights(NamedTuple):
-    """Of both layers before the GRU, and the GRU's own recurrent ones."""
+    """Of both layers before the GRU, the GRU's own recurrent ones, and the layer after it."""
 
     encode_kernel: Array  # (I, H)
     encode_bias: Array
@@ -28,6 +30,16 @@ class Weights(NamedTuple):
     gates_bias: Array
     kernel: Array  # (H, 3H)
     bias: Array
+    head_kernel: Array  # (H, A)
+    head_bias: Array
+
+
+class Part(NamedTuple):
+    """A part of the loop: the steps from `start` to `stop` with the first `rows` rows."""
+
+    rows: int
+    start: Array
+    stop: Array
 
 
 def fast_tanh(x: Array) -> Array:
@@ -51,7 +63,7 @@ def gru_cell(hidden: Array, gates_x: Array, kernel: Array, bias: Array) -> tuple
     """The next (R, H) from the last one and input gates (R, 3H: reset, update, candidate), and what led to it."""
     size = hidden.shape[-1]
     gates_h = hidden @ kernel + bias
-    gates = jax.nn.sigmoid(gates_x[:, : 2 * size] + gates_h[:, : 2 * size])  # one call for both: four times as fast
+    gates = 0.5 + 0.5 * fast_tanh(0.5 * (gates_x[:, : 2 * size] + gates_h[:, : 2 * size]))  # the sigmoid
     reset, update, new_h = gates[:, :size], gates[:, size:], gates_h[:, 2 * size :]
     new = fast_tanh(gates_x[:, 2 * size :] + reset * new_h)
     return new + update * (hidden - new), (gates, new, new_h)
@@ -70,78 +82,105 @@ def gru_back(hidden: Array, inner: tuple[Array, ...], kernel: Array, grad: Array
     return grad * update + grad_gates_h @ kernel.T, grad_gates_x, grad_gates_h
 
 
-def unroll_rows(inputs: Array, weights: Weights, lengths: Array, rows: int = 1) -> Array:
-    """Hidden states (T, R, H) from inputs (T, R, I), starting at 0.
+def unroll_rows(inputs: Array, weights: Weights, lengths: Array, rows: int = 1) -> tuple[Array, Array]:
+    """Outputs (T, R, A) and hidden states (T, R, H) from inputs (T, R, I), starting at 0.
 
-    `lengths`, falling, one for every `rows` rows: the steps that matter; hidden states beyond them may be 0.
+    `lengths`, one for every `rows` rows: the steps that matter; results beyond them may be 0. They may have any order,
+    but the loop is shortest where they fall. Gradients reach the weights; none is passed on to the inputs.
     """
+    results: Any = _unroll(rows, inputs, weights, jnp.minimum(lengths, len(inputs)).astype(jnp.int32))
+    return results[0], results[1][1:]
+
+
+def _parts(lengths: Array, rows: int) -> list[Part]:
+    """Every part ends with the last step of those that do not take part in the next one."""
+    count = len(lengths)
+    sizes = sorted({-(-count * k // PARTS) for k in range(1, PARTS + 1)}, reverse=True)
+    stops = [lengths[following:].max() for following in [*sizes[1:], 0]]
+    return [Part(n * rows, *ends) for n, *ends in zip(sizes, [jnp.int32(0), *stops], stops, strict=False)]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _unroll(rows: int, inputs: Array, weights: Weights, lengths: Array) -> tuple[Array, Array]:
+    """Outputs (T, R, A), and hidden states (T+1, R, H) with the zeros before the first step."""
+    return _loop(inputs, weights, _parts(lengths, rows), ())[:2]
+
+
+def _loop(inputs: Array, weights: Weights, parts: list[Part], kept: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Outputs, hidden states, and into the buffers `kept`, if there are any, what the backward pass wants to know."""
     length, count = inputs.shape[:2]
-    zero = jnp.zeros((count, weights.kernel.shape[0]), inputs.dtype)
-    few = -(-count // rows // LONG) * rows
-    lengths = jnp.minimum(lengths, length).astype(jnp.int32)
-    if few == count:
-        return recurrent(inputs, zero, jnp.int32(0), lengths[0], weights)
-    turn, stop = lengths[few // rows], lengths[0]
-    hiddens = recurrent(inputs, zero, jnp.int32(0), turn, weights)
-    onwards = jnp.where(turn > 0, hiddens[jnp.maximum(turn - 1, 0), :few], zero[:few])
-    return hiddens.at[:, :few].add(recurrent(inputs[:, :few], onwards, turn, stop, weights))
+    size, out = weights.head_kernel.shape
+    hidden = jnp.zeros((count, size), inputs.dtype)
+    buffers = jnp.zeros((length, count, out), inputs.dtype), jnp.zeros((length + 1, count, size), inputs.dtype), *kept
+    for part in parts:
+
+        def step(t: Array, carry: tuple[Array, tuple[Array, ...]], n: int = part.rows) -> Any:
+            hidden, (outputs, hiddens, *kept) = carry
+            encoded = jax.nn.relu(linear(_rows_at(inputs, t, n), weights.encode_kernel, weights.encode_bias))
+            gates_x = linear(encoded, weights.gates_kernel, weights.gates_bias)
+            hidden, inner = gru_cell(hidden, gates_x, weights.kernel, weights.bias)
+            outputs = _put(outputs, linear(hidden, weights.head_kernel, weights.head_bias), t)
+            kept = (_put(all_, one, t) for all_, one in zip(kept, (encoded, *inner), strict=False))
+            return hidden, (outputs, _put(hiddens, hidden, t + 1), *kept)
+
+        hidden, buffers = jax.lax.fori_loop(part.start, part.stop, step, (hidden[: part.rows], buffers))
+    return buffers
 
 
-@jax.custom_vjp
-def recurrent(inputs: Array, first: Array, start: Array, stop: Array, weights: Weights) -> Array:
-    """Hidden states (T, R, H) of the steps from `start` to `stop`, 0 at others; `first` is the one before them.
-
-    Gradients reach `first` and the weights; none is passed on to the inputs.
-    """
-
-    def step(t, carry):
-        hidden, hiddens = carry
-        hidden = gru_cell(hidden, _gates(inputs[t], weights)[1], weights.kernel, weights.bias)[0]
-        return hidden, hiddens.at[t].set(hidden)
-
-    return jax.lax.fori_loop(start, stop, step, (first, jnp.zeros((len(inputs), *first.shape), first.dtype)))[1]
+def _forward(rows: int, inputs: Any, weights: Any, lengths: Any) -> Any:
+    inputs, weights, lengths = jax.tree.map(lambda x: x.value, (inputs, weights, lengths), is_leaf=_is_primal)
+    size = weights.kernel.shape[0]
+    room = tuple(jnp.zeros((*inputs.shape[:2], width), inputs.dtype) for width in (size, 2 * size, size, size))
+    outputs, hiddens, *kept = _loop(inputs, weights, _parts(lengths, rows), room)
+    return (outputs, hiddens), (inputs, weights, lengths, hiddens, kept)
 
 
-def _gates(x: Array, weights: Weights) -> tuple[Array, Array]:
-    encoded = jax.nn.relu(linear(x, weights.encode_kernel, weights.encode_bias))
-    return encoded, linear(encoded, weights.gates_kernel, weights.gates_bias)
+def _backward(rows: int, residual: Any, grads: tuple[Any, Any]) -> tuple[None, Weights, None]:
+    inputs, weights, lengths, hiddens, kept = residual
+    of_outputs, of_hiddens = grads
+    if isinstance(of_outputs, SymbolicZero):
+        of_outputs = jnp.zeros(of_outputs.shape, of_outputs.dtype)
+    grad = jnp.zeros((0, weights.kernel.shape[0]), inputs.dtype)
+    total = jax.tree.map(jnp.zeros_like, weights)
+    for part in reversed(_parts(lengths, rows)):
+        n, start, stop = part
+
+        def step(k: Array, carry: tuple[Array, Weights], n: int = n, last: Array = stop - 1 + start) -> Any:
+            grad, total = carry
+            t = last - k
+            hidden, following, encoded, *inner = (
+                _rows_at(x, time, n) for x, time in ((hiddens, t), (hiddens, t + 1), *((x, t) for x in kept))
+            )
+            of_output = _rows_at(of_outputs, t, n)
+            grad = grad + of_output @ weights.head_kernel.T
+            if not isinstance(of_hiddens, SymbolicZero):
+                grad = grad + _rows_at(of_hiddens, t + 1, n)
+            grad, of_gates_x, of_gates_h = gru_back(hidden, tuple(inner), weights.kernel, grad)
+            of_encoded = (of_gates_x @ weights.gates_kernel.T) * (encoded > 0)
+            layers = (
+                (_rows_at(inputs, t, n), of_encoded),
+                (encoded, of_gates_x),
+                (hidden, of_gates_h),
+                (following, of_output),
+            )
+            more = Weights(*(g for x, of_x in layers for g in (x.T @ of_x, of_x.sum(0))))
+            return grad, jax.tree.map(jnp.add, total, more)
+
+        grad = jnp.pad(grad, ((0, n - len(grad)), (0, 0)))
+        grad, total = jax.lax.fori_loop(start, stop, step, (grad, total))
+    return None, total, None
 
 
-def _forward(inputs: Array, first: Array, start: Array, stop: Array, weights: Weights):
-    rows, size = first.shape
-
-    def room(width: int) -> Array:
-        return jnp.zeros((len(inputs), rows, width), first.dtype)
-
-    def step(t, carry):
-        hidden, kept = carry
-        encoded, gates_x = _gates(inputs[t], weights)
-        following, inner = gru_cell(hidden, gates_x, weights.kernel, weights.bias)
-        new = (following, encoded, *inner)
-        return following, tuple(all_.at[t].set(one) for all_, one in zip(kept, new, strict=True))
-
-    kept = tuple(map(room, (size, size, 2 * size, size, size)))
-    _, (hiddens, *kept) = jax.lax.fori_loop(start, stop, step, (first, kept))
-    return hiddens, (inputs, first, start, stop, weights, hiddens, kept)
+_unroll.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _backward(residual, grads: Array):
-    inputs, first, start, stop, weights, hiddens, kept = residual
-
-    def step(k, carry):
-        grad, total = carry
-        t = stop - 1 - (k - start)
-        hidden = jnp.where(t > start, hiddens[jnp.maximum(t - 1, 0)], first)
-        encoded, *inner = (all_[t] for all_ in kept)
-        grad, of_gates_x, of_gates_h = gru_back(hidden, tuple(inner), weights.kernel, grad + grads[t])
-        of_encoded = (of_gates_x @ weights.gates_kernel.T) * (encoded > 0)
-        more = (inputs[t].T @ of_encoded, of_encoded.sum(0), encoded.T @ of_gates_x, of_gates_x.sum(0))
-        more = Weights(*more, hidden.T @ of_gates_h, of_gates_h.sum(0))
-        return grad, jax.tree.map(jnp.add, total, more)
-
-    nothing = jax.tree.map(jnp.zeros_like, weights)
-    of_first, total = jax.lax.fori_loop(start, stop, step, (jnp.zeros_like(grads[0]), nothing))
-    return jnp.zeros_like(inputs), of_first, None, None, total
+def _is_primal(x: Any) -> bool:
+    return isinstance(x, CustomVJPPrimal)
 
 
-recurrent.defvjp(_forward, _backward)
+def _rows_at(x: Array, t: Array, rows: int) -> Array:
+    return jax.lax.dynamic_slice(x, (t, 0, 0), (1, rows, x.shape[2]))[0]
+
+
+def _put(x: Array, rows: Array, t: Array) -> Array:
+    return jax.lax.dynamic_update_slice(x, rows[None], (t, 0, 0))

@@ -24,8 +24,8 @@ def bucket_lengths(limit: int, count: int) -> tuple[int, ...]:
 
 
 class Replay:
-    def __init__(self, spec: EnvSpec, episodes: int, max_bytes: int, buckets: int = 4) -> None:
-        self.spec, self.capacity, self.max_bytes = spec, episodes, max_bytes
+    def __init__(self, spec: EnvSpec, episodes: int, max_bytes: int, buckets: int = 4, shares: int = 1) -> None:
+        self.spec, self.capacity, self.max_bytes, self.shares = spec, episodes, max_bytes, shares
         self.lengths = bucket_lengths(spec.episode_limit, buckets)
         longest = spec.step_bytes * (spec.episode_limit + 1)
         if longest > max_bytes:
@@ -93,8 +93,10 @@ class Replay:
     def batches(self, groups: Sequence[Sequence[Episode]]) -> list[Batch]:
         """A batch for each group, (U, B, ...): all in one if they have one length, else one by one.
 
-        A batch is never padded because of a longer one that happens to be drawn with it.
+        A batch is never padded because of a longer one that happens to be drawn with it. Its episodes come in the order
+        in which a recurrent network is quickest.
         """
+        groups = [longest_first(group, self.shares) for group in groups]
         lengths = [self.length_for(group) for group in groups]
         batches = [self.batch(group, length) for group, length in zip(groups, lengths, strict=True)]
         return [stack(batches)] if len(set(lengths)) == 1 else [stack([batch]) for batch in batches]
@@ -121,6 +123,12 @@ class Replay:
                 getattr(batch, name)[row, : len(source)] = source
             batch.filled[row, : episode.length] = True
         return batch
+
+
+def longest_first(episodes: Sequence[Episode], shares: int = 1) -> list[Episode]:
+    """By falling length within each of the equal shares that devices get of a batch; long ones are dealt out fairly."""
+    ranked = sorted(episodes, key=lambda episode: -episode.length)
+    return [episode for share in range(shares) for episode in ranked[share::shares]]
 
 
 def stack(batches: Sequence[Batch]) -> Batch:

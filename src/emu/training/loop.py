@@ -67,7 +67,7 @@ class Trainer:
         spec, devices = self.env.spec, Devices.of(config.devices)
         self.learner = build_learner(config, spec, devices)
         self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
-        self.replay = build_replay(config, spec)
+        self.replay = build_replay(config, spec, self.learner.shards.size)
         self.memory = build_memory(config, spec, self.learner)
         self.snapshots = SnapshotWriter(folder, self.evaluator, config.seed)
         self.loggers = build_loggers(config)
