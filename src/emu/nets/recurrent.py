@@ -139,7 +139,7 @@ def _backward(rows: int, residual: Any, grads: tuple[Any, Any]) -> tuple[None, W
     inputs, weights, lengths, hiddens, kept = residual
     of_outputs, of_hiddens = grads
     if isinstance(of_outputs, SymbolicZero):
-        of_outputs = jnp.zeros(of_outputs.shape, of_outputs.dtype)
+        of_outputs = jnp.zeros(of_outputs.shape, inputs.dtype)
     grad = jnp.zeros((0, weights.kernel.shape[0]), inputs.dtype)
     total = jax.tree.map(jnp.zeros_like, weights)
     for part in reversed(_parts(lengths, rows)):
