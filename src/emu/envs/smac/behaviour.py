@@ -1,8 +1,8 @@
 """Whom each unit is after: allies as told, enemies by the game's default behaviour (no AI player is running).
 
-An enemy sticks to a target it can hit, and to one that steps back while it strikes; else takes the nearest one it
-notices, else keeps hunting the last one or whoever hit it, else goes on with its order. Healers tend the friend with
-the smallest fraction of life.
+An enemy looks out for targets at intervals, takes the nearest one it notices and stays with it until that is dead.
+One that is held up on its way looks out at once, and may take another. With no target it turns on whoever hit it last,
+or goes on with its order. Healers tend the friend with the smallest fraction of life.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from emu.types import Array
 
 _INDEX_BITS = 7  # room for 128 units in the low bits of a packed distance
 _NOTHING = np.int32(2**31 - 1)
-LOOKOUT_PERIOD = 8  # loops between two looks of an enemy for targets
+LOOKOUT_PERIOD = 12  # loops between two looks of an enemy for targets
 
 
 class Quarry(NamedTuple):
@@ -55,7 +55,7 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     ordered_after_one = r.spec.attack == "unit"  # they go for ally 0, and for others they notice on the way
 
     def visit(carry: Any, j: Any) -> Any:
-        nearest, keep, chase, avenge = carry
+        nearest, can_hit, chase, avenge = carry
         d2 = (x - w.x[j]) ** 2 + (y - w.y[j]) ** 2
         packed = jax.lax.bitcast_convert_type(d2, jnp.int32) & ~(2**_INDEX_BITS - 1) | j
         notice2 = column(r.scan, rows, j) ** 2
@@ -64,15 +64,16 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
         in_reach = d2 <= (column(r.reach, rows, j) + leeway) ** 2
         return (
             jnp.where(noticed, jnp.minimum(nearest, packed), nearest),
-            keep | (mine & in_reach),
+            can_hit | (mine & in_reach),
             chase | mine,
             avenge | ((foe == j) & alive[j]),
         )
 
     no = jnp.zeros(x.shape, bool)
-    nearest, keep, chase, avenge = fold(allies, visit, (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no))
-    looks_out = (w.lookout[rows] <= 0) | ((old >= 0) & ~chase)
-    nearest = jnp.where(looks_out, nearest, _NOTHING)
+    nearest, can_hit, chase, avenge = fold(allies, visit, (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no))
+    held_up = jnp.abs(w.side[rows]) >= 1
+    keep = can_hit | (chase & ~held_up)
+    nearest = jnp.where((w.lookout[rows] <= 0) | held_up, nearest, _NOTHING)
     otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))
     if ordered_after_one:
         otherwise = jnp.where(chase, old, jnp.where(alive[0], 0, otherwise))

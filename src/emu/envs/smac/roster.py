@@ -22,8 +22,8 @@ from emu.envs.smac.units import LOOPS_PER_SECOND, SCAN_RANGE, UNITS, Heal, UnitT
 from emu.types import Array
 
 LAYERS = ("ground", "tall", "air")
-GAP = 0.02  # between units packed around a spawn point
-FIRST_DIRECTION = -4  # 48ths of a turn, from east: where the search for free ground around the point begins
+GAP = 0.2  # between units packed around a spawn point
+FIRST_DIRECTION = 6  # 48ths of a turn, from east: where the search for free ground around the point begins
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
