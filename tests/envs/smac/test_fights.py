@@ -172,9 +172,10 @@ def test_an_enemy_notices_at_its_next_lookout(wait, loops):
     assert fight.loops(1).target[1] == 0
 
 
-def test_an_enemy_looks_out_at_once_when_its_target_is_dead():
+def test_an_enemy_whose_target_is_dead_waits_for_its_next_look():
     spec = field([("marine", 10, 16), ("marine", 11, 16)], [("marine", 14, 16)])
-    fight = Fight(spec, target={2: 0}, life={0: 0.0}, lookout={2: 7.0})
+    fight = Fight(spec, target={2: 0}, life={0: 0.0}, lookout={2: 2.0})
+    assert fight.loops(2).target[2] == -1
     assert fight.loops(1).target[2] == 1
 
 
@@ -186,12 +187,18 @@ def test_after_a_blow_a_zealot_stands_while_its_target_is_in_range_and_slop(plac
     assert (fight.x[1] == np.float32(place)) == stands
 
 
+@pytest.mark.parametrize("place", [10.84, 11.4, 13.0])
+def test_enemy_stays_with_its_target_though_another_is_nearer(place):
+    """In reach (0.85: 0.1 and two radii) and out of it; the other marine is always nearer."""
+    spec = field([("marine", 10, 16), ("marine", place + 0.8, 16)], [("zergling", place, 16)])
+    assert Fight(spec, target={2: 0}, cooldown={2: 9.0}).loops(1).target[2] == 0
+
+
 @pytest.mark.parametrize("place, windup, chosen", [(10.84, 0.0, 0), (11.4, 0.0, 1), (11.4, 2.0, 0), (11.9, 2.0, 1)])
-def test_enemy_keeps_a_target_in_reach_and_one_that_steps_back_from_its_blow(place, windup, chosen):
-    """Reach 0.85 (0.1 and two radii), one cell more while the blow is under way; the other marine is always nearer."""
-    nearer = place + 0.8
-    spec = field([("marine", 10, 16), ("marine", nearer, 16)], [("zergling", place, 16)])
-    fight = Fight(spec, target={2: 0}, windup={2: windup}, cooldown={2: 9.0})
+def test_an_enemy_held_up_takes_the_nearest_unless_it_can_hit_its_target(place, windup, chosen):
+    """Reach 0.85, one cell more while a blow is under way. Looks at once: its next look is five loops away."""
+    spec = field([("marine", 10, 16), ("marine", place + 0.8, 16)], [("zergling", place, 16)])
+    fight = Fight(spec, target={2: 0}, windup={2: windup}, cooldown={2: 9.0}, side={2: 1.0}, lookout={2: 5.0})
     assert fight.loops(1).target[2] == chosen
 
 

@@ -23,7 +23,8 @@ from emu.types import Array
 
 LAYERS = ("ground", "tall", "air")
 GAP = 0.2  # between units packed around a spawn point
-FIRST_DIRECTION = 6  # 48ths of a turn, from east: where the search for free ground around the point begins
+ROUNDING = 1e-6  # places that just touch are free wherever on the map they are
+FIRST_DIRECTION = 9  # 48ths of a turn, from east: where the search for free ground around the point begins
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -302,7 +303,7 @@ def _free_spot(unit: UnitType, point, placed, terrain: Terrain) -> tuple[float, 
         x, y = point[0] + ring * np.cos(angle), point[1] + ring * np.sin(angle)
         on_ground = any(all(a * x + b * y <= c - unit.separation for a, b, c in p) for p in terrain.pieces)
         clear = all(
-            (x - px) ** 2 + (y - py) ** 2 >= (unit.separation + other.separation + GAP) ** 2
+            (x - px) ** 2 + (y - py) ** 2 >= (unit.separation + other.separation + GAP) ** 2 - ROUNDING
             for other, (px, py) in placed
         )
         if on_ground and clear:
