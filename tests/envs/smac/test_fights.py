@@ -187,11 +187,11 @@ def test_after_a_blow_a_zealot_stands_while_its_target_is_in_range_and_slop(plac
     assert (fight.x[1] == np.float32(place)) == stands
 
 
-@pytest.mark.parametrize("place", [10.84, 11.4, 13.0])
-def test_enemy_stays_with_its_target_though_another_is_nearer(place):
-    """In reach (0.85: 0.1 and two radii) and out of it; the other marine is always nearer."""
-    spec = field([("marine", 10, 16), ("marine", place + 0.8, 16)], [("zergling", place, 16)])
-    assert Fight(spec, target={2: 0}, cooldown={2: 9.0}).loops(1).target[2] == 0
+@pytest.mark.parametrize("place, other, chosen", [(10.84, 0.8, 0), (13.0, 1.2, 0), (11.4, 0.8, 1)])
+def test_enemy_stays_with_its_target_unless_it_can_hit_only_another(place, other, chosen):
+    """Reach 0.85: 0.1 and two radii. It can hit its target; neither of the two; only the other, which is nearer."""
+    spec = field([("marine", 10, 16), ("marine", place + other, 16)], [("zergling", place, 16)])
+    assert Fight(spec, target={2: 0}, cooldown={2: 9.0}).loops(1).target[2] == chosen
 
 
 @pytest.mark.parametrize("place, windup, chosen", [(10.84, 0.0, 0), (11.4, 0.0, 1), (11.4, 2.0, 0), (11.9, 2.0, 1)])

@@ -1,8 +1,9 @@
 """Whom each unit is after: allies as told, enemies by the game's default behaviour (no AI player is running).
 
-An enemy looks out for targets at intervals, takes the nearest one it notices and stays with it until that is dead.
-One that is held up on its way looks out at once, and may take another. With no target it turns on whoever hit it last,
-or goes on with its order. Healers tend the friend with the smallest fraction of life.
+An enemy looks out for targets at intervals and takes the nearest one it notices. It stays with that one until it is
+dead, unless it cannot hit it and could hit another when it next looks out. One that is held up on its way looks out at
+once, and takes whoever is nearest. With no target it turns on whoever hit it last, or goes on with its order. Healers
+tend the friend with the smallest fraction of life.
 """
 
 from __future__ import annotations
@@ -55,31 +56,31 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     ordered_after_one = r.spec.attack == "unit"  # they go for ally 0, and for others they notice on the way
 
     def visit(carry: Any, j: Any) -> Any:
-        nearest, can_hit, chase, avenge = carry
+        nearest, in_reach, can_hit, chase, avenge = carry
         d2 = (x - w.x[j]) ** 2 + (y - w.y[j]) ** 2
         packed = jax.lax.bitcast_convert_type(d2, jnp.int32) & ~(2**_INDEX_BITS - 1) | j
-        notice2 = column(r.scan, rows, j) ** 2
-        noticed = alive[j] & (d2 <= notice2)
+        reach = column(r.reach, rows, j)
         mine = (old == j) & alive[j]
-        in_reach = d2 <= (column(r.reach, rows, j) + leeway) ** 2
         return (
-            jnp.where(noticed, jnp.minimum(nearest, packed), nearest),
-            can_hit | (mine & in_reach),
+            jnp.where(alive[j] & (d2 <= column(r.scan, rows, j) ** 2), jnp.minimum(nearest, packed), nearest),
+            in_reach | (alive[j] & (d2 <= reach**2)),
+            can_hit | (mine & (d2 <= (reach + leeway) ** 2)),
             chase | mine,
             avenge | ((foe == j) & alive[j]),
         )
 
     no = jnp.zeros(x.shape, bool)
-    nearest, can_hit, chase, avenge = fold(allies, visit, (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no))
+    start = (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no, no)
+    nearest, in_reach, can_hit, chase, avenge = fold(allies, visit, start)
     held_up = jnp.abs(w.side[rows]) >= 1
-    keep = can_hit | (chase & ~held_up)
-    nearest = jnp.where((w.lookout[rows] <= 0) | held_up, nearest, _NOTHING)
+    looks_out = (w.lookout[rows] <= 0) | held_up
+    found = looks_out & (nearest != _NOTHING) & (in_reach | held_up | ~chase)
     otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))
     if ordered_after_one:
         otherwise = jnp.where(chase, old, jnp.where(alive[0], 0, otherwise))
-    chosen = jnp.where(nearest != _NOTHING, nearest & (2**_INDEX_BITS - 1), otherwise)
-    chosen = jnp.where(r.building[rows] & (nearest == _NOTHING), -1, chosen)
-    return jnp.where(keep, old, chosen).astype(jnp.int32)
+    chosen = jnp.where(found, nearest & (2**_INDEX_BITS - 1), otherwise)
+    chosen = jnp.where(r.building[rows] & ~found, -1, chosen)
+    return jnp.where(can_hit, old, chosen).astype(jnp.int32)
 
 
 def _hunt_nearest(r: Roster, w: World, alive: Array) -> Array:
