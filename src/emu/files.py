@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,35 @@ def flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def writing(path: Path, instead: str = "Choose another place.") -> Iterator[None]:
+    """Whatever keeps a file or folder from being written is said in the user's words, and what to do instead."""
+    try:
+        yield
+    except OSError as error:
+        raise EmuError(f"{path} cannot be written: {reason(error)}. {instead}") from error
+
+
+# Names
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that Linux and most others take
+
+
+def require_possible(path: Path) -> Path:
+    """Refuse a path that no file system takes, before anything trips over it."""
+    text = os.fsencode(path)
+    if b"\0" in text:
+        raise EmuError(f"{str(path)!r} cannot be the name of a file: it holds a null character.")
+    if len(text) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+        raise EmuError(f"The path {str(path)[:60]}… is too long for a file system. Choose a shorter one.")
+    return path
+
+
+def quoted(path: Path) -> str:
+    """A path as a shell takes it."""
+    return shlex.quote(str(path))
+
+
 # Checksums
 
 
@@ -102,11 +132,19 @@ class Fingerprint(NamedTuple):
 # Reading
 
 
+def parse_json(text: bytes | str) -> Any:
+    """JSON from anywhere; whatever is wrong with it, too deep a nesting included, is a `ValueError`."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; anything else is refused with the reason."""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise EmuError(f"{path} cannot be read: {reason(error)}.") from error
     if not isinstance(content, dict):
         raise EmuError(f"{path} must hold one JSON object, not {type(content).__name__}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -51,6 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     warnings.showwarning = _show_warning
+    _print_anything()
     try:
         return _call(words)
     except EmuError as error:
@@ -62,6 +64,13 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `emu envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _print_anything() -> None:
+    """A terminal or log file that cannot show a character (an ASCII locale, a name that is no text) gets its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _call(words: list[str]) -> int:
@@ -76,9 +85,9 @@ def _call(words: list[str]) -> int:
         raise EmuError(f"No command is called '{name}'. {did_you_mean(name, COMMANDS)}")
     if name == "train":  # its options depend on the preset that they name
         return train(rest)
-    from emu.cli.train_options import whole_numbers_with_exponents
+    from emu.cli.train_options import our_words
 
-    return tyro.cli(COMMANDS[name], prog=f"emu {name}", args=rest, registry=whole_numbers_with_exponents())
+    return tyro.cli(COMMANDS[name], prog=f"emu {name}", args=rest, registry=our_words())
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from emu.cli.output import AsJson, print_values, require_at_least_one, say, say_aside
+from emu.cli.output import AsJson, print_values, require_at_least_one, require_playable, say, say_aside
 from emu.config.build import JsonObject
 from emu.errors import EmuError
 
@@ -69,9 +69,11 @@ def play(
     from emu.envs.pictures import pictured
     from emu.play.build import play_scripted
     from emu.play.episode import summary_of
-    from emu.play.gif import save_gif
+    from emu.play.gif import require_gif, save_gif
 
-    require_at_least_one("--episodes", episodes)
+    require_playable(episodes, seed)
+    if gif is not None:
+        require_gif(gif)
     game = envs.make(env, **(env_args or {}))
     print_values(summary_of(play_scripted(game, policy, episodes, seed)), as_json, f"{policy} on {env}")
     if gif is not None:

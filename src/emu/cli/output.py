@@ -12,6 +12,7 @@ from rich.table import Table
 
 from emu.errors import EmuError
 
+MOST_EPISODES = 10_000_000
 AsJson = Annotated[bool, tyro.conf.arg(name="json")]
 
 
@@ -40,6 +41,14 @@ def print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
     for name, value in values.items():
         table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else f"{value:,}")
     out.print(table)
+
+
+def require_playable(episodes: int, seed: int) -> None:
+    """So many episodes with this seed can be played; the numbers of each are kept until all are done."""
+    if not 1 <= episodes <= MOST_EPISODES:
+        raise EmuError(f"--episodes must lie between 1 and {MOST_EPISODES:,}, not {episodes}.")
+    if not 0 <= seed < 2**32:
+        raise EmuError(f"--seed must lie between 0 and {2**32 - 1}, not {seed}.")
 
 
 def require_at_least_one(option: str, value: int) -> None:

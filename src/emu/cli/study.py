@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from emu.cli.output import say
 from emu.errors import EmuError
 
 if TYPE_CHECKING:
@@ -119,12 +120,12 @@ def _report(outcome: Outcome, out: Path, command: Sequence[str]) -> int:
     console = Console()
     failed, stopped = outcome.failed, outcome.stopped
     text = f"{outcome.finished} runs finished, {outcome.found} were finished before, {len(failed)} failed: {out}"
-    console.print(text, highlight=False, soft_wrap=True)
+    say(text)
     for run, why in failed:
         line = f"[red]failed[/] {escape(run.name)}: {escape(why)} ({escape(str(out / run.log))})"
         console.print(line, highlight=False, soft_wrap=True)
     if stopped or failed:
-        console.print(f"The same command goes on with it: {shlex.join(command)}", highlight=False, soft_wrap=True)
+        say(f"The same command goes on with it: {shlex.join(command)}")
     if stopped:
         return 130 if stopped == "SIGINT" else 143
     return 1 if failed else 0
@@ -134,12 +135,11 @@ def _measure(chosen: Plan, workers: int) -> int:
     from emu.study.plan import estimate as speed
     from emu.study.plan.sweep import default_workers
 
-    console = Console()
-    speed.measure(chosen.runs, lambda text: console.print(text, highlight=False, soft_wrap=True))
+    speed.measure(chosen.runs, say)
     workers = workers or default_workers(chosen.runs)
     time = speed.estimate(chosen.runs, workers, speed.known_speeds()).text()
     text = f"{chosen.name} ({chosen.scale}): {len(chosen.runs)} runs in about {time} with {workers} at a time"
-    console.print(text, highlight=False, soft_wrap=True)
+    say(text)
     return 0
 
 

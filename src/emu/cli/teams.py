@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from emu.cli.output import AsJson, print_values, require_at_least_one, say
+from emu.cli.output import AsJson, print_values, require_at_least_one, require_playable, say
 from emu.errors import EmuError
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
@@ -34,7 +34,7 @@ def evaluate(
     """
     import emu
 
-    require_at_least_one("--episodes", episodes)
+    require_playable(episodes, seed)
     team = emu.load(run, chosen(which), trust=trust)
     print_values(emu.evaluate(team, episodes, seed), as_json, f"{team.config.algo} on {team.config.env}")
     return 0
@@ -64,13 +64,14 @@ def render(
     import emu
     from emu.envs.pictures import pictured
     from emu.play.build import best_recorded
-    from emu.play.gif import save_gif
+    from emu.play.gif import require_gif, save_gif
     from emu.run.folder import RunFolder as Files
 
+    out = require_gif(out_file or Files(run).gif)
     team = emu.load(run, chosen(which), trust=trust)
     with pictured(team.env) as shown:
         episode = best_recorded(shown, team.learner, team.policy, tries)
-        path = save_gif(shown, episode.frames or [], out_file or Files(run).gif, fps)
+        path = save_gif(shown, episode.frames or [], out, fps)
     won = (", won" if episode.won else ", not won") if team.env.spec.has_goal else ""
     say(f"{path}: {episode.length} steps, return {episode.total:.2f}{won}")
     return 0

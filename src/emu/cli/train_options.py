@@ -7,7 +7,7 @@ Options that other frameworks call by another name are hinted at.
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +17,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from emu.config import Config, replace
 from emu.config.presets import complete, preset
 from emu.errors import ConfigError
+from emu.files import parse_json, reason, require_possible
 
 # What other frameworks call an option, and what it is called here.
 USUAL_NAMES = {
@@ -84,9 +85,7 @@ class TrainArgs:
 def parse_train(words: list[str]) -> TrainArgs:
     _hint_at_usual_names(words)
     default = _starting_point(words)
-    parsed = tyro.cli(
-        TrainArgs, prog="emu train", args=words, default=TrainArgs(default), registry=whole_numbers_with_exponents()
-    )
+    parsed = tyro.cli(TrainArgs, prog="emu train", args=words, default=TrainArgs(default), registry=our_words())
     # the name with its variants, where --algo says it in another way
     return dataclasses.replace(parsed, settings=replace(parsed.settings, {"algo": default.algo}))
 
@@ -97,7 +96,8 @@ def _starting_point(words: list[str]) -> Config:
     variants = [*([rules] if rules in ("paper", "authors") else []), *(["fast"] if "--fast" in words else [])]
     algo, env = peek(words, "--algo"), peek(words, "--env")
     if file is None:
-        return preset("+".join([algo or Config.algo, *variants]), env or Config.env)
+        default = (Config.algo if algo is None else algo, Config.env if env is None else env)
+        return preset("+".join([default[0], *variants]), default[1])
     if algo or variants:
         raise ConfigError("--config names the algorithm: leave out --algo, --rules and --fast, or change the file.")
     return complete(read_settings(Path(file)))
@@ -106,18 +106,18 @@ def _starting_point(words: list[str]) -> Config:
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings in JSON, or in YAML if the file's name says so."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = require_possible(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config {path} cannot be read: {error}") from error
+        raise ConfigError(f"--config {path} cannot be read: {reason(error)}.") from error
     try:
         if path.suffix in (".yaml", ".yml"):
             import yaml
 
             try:
                 return yaml.safe_load(text)
-            except yaml.YAMLError as error:
+            except (yaml.YAMLError, RecursionError) as error:
                 raise ValueError(error) from error
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         kind = "YAML" if path.suffix in (".yaml", ".yml") else "JSON"
         raise ConfigError(f"--config {path} is not {kind}: {error}") from error
@@ -140,9 +140,21 @@ def peek(words: list[str], option: str) -> str | None:
     return None
 
 
-def whole_numbers_with_exponents() -> ConstructorRegistry:
-    """Lets every whole number be written as 1e6, too."""
+def our_words() -> ConstructorRegistry:
+    """Every whole number may be written as 1e6, too; every path must be one that a file system takes."""
     registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def paths(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
+        if info.type is not Path:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="PATH",
+            instance_from_str=lambda words: require_possible(Path(words[0])),
+            is_instance=lambda value: isinstance(value, Path),
+            str_from_instance=lambda value: [str(value)],
+        )
 
     @registry.primitive_rule
     def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
@@ -164,6 +176,6 @@ def whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         value = float(text)
-        if not value.is_integer():
+        if not math.isfinite(value) or not value.is_integer():
             raise ValueError(f"{text} is not a whole number") from None
         return int(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -68,6 +67,7 @@ def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) 
 
 def _finish(folder: Path, go: Callable[[], dict[str, float]], quiet: bool) -> int:
     """Run, then say where it ended; a stopped run says how to go on."""
+    from emu.files import quoted
     from emu.run.folder import read_config
     from emu.run.trust import outside
     from emu.training.session import Stopped
@@ -76,7 +76,7 @@ def _finish(folder: Path, go: Callable[[], dict[str, float]], quiet: bool) -> in
         summary = go()
     except Stopped as stopped:
         if not quiet:
-            command = f"emu resume {shlex.quote(str(folder))}{' --trust' if outside(read_config(folder)) else ''}"
+            command = f"emu resume {quoted(folder)}{' --trust' if outside(read_config(folder)) else ''}"
             _say_if_anyone_listens(f"Stopped by {stopped}; everything is saved. Go on with: {command}")
         return _status(stopped)
     if not quiet:

@@ -13,11 +13,12 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from emu.bounds import hints_of
 from emu.errors import ConfigError, did_you_mean
+from emu.files import parse_json
 from emu.registry import NoSettings
 
 
 def _parse_json_object(words: list[str]) -> dict[str, Any]:
-    value = json.loads(words[0])
+    value = parse_json(words[0])
     if not isinstance(value, dict):
         raise ValueError(f"{words[0]} is not a JSON object")
     return value
@@ -71,10 +72,19 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return build(hint, value, f"{where}.")  # type: ignore[arg-type]
     if origin in (typing.Union, types.UnionType):
         return _convert_union(value, typing.get_args(hint), where)
-    if origin in (dict, tuple):
-        return tuple(value) if origin is tuple else dict(value)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise ConfigError(f"'{where}' must be a JSON object, not {value!r}.")
+        return dict(value)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"'{where}' must be a list, not {value!r}.")
+        return tuple(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"'{where}' is too large for a number: it has {len(str(value))} digits.") from None
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e6
     if hint in (int, float, str, bool) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from emu.errors import CheckpointError, EmuError
-from emu.files import Fingerprint, read_object, replace_json
+from emu.files import Fingerprint, quoted, replace_json
 from emu.run.checkpoint import why
 from emu.run.folder import RunFolder
+from emu.run.record import Record
 from emu.run.trees import SUFFIX, load_tree, save_tree
 from emu.types import PyTree
 
@@ -36,7 +37,7 @@ def save_best(run: Path, policy: PyTree, step: int, summary: dict[str, float]) -
     except Exception as error:
         raise CheckpointError(
             f"Could not save the best team in {best}: {why(error)}. Checkpoints are intact. "
-            f"Make room, then go on with `emu resume {run}`."
+            f"Make room, then go on with `emu resume {quoted(run)}`."
         ) from error
 
 
@@ -96,22 +97,20 @@ def _whole(run: Path) -> tuple[Path, dict[str, float]]:
     path = RunFolder(run).best / SUMMARY
     if not path.exists():
         raise CheckpointError(
-            f"{run} holds no trained team yet: it has no {path.parent.name}/ folder. `emu resume {run}` rebuilds it "
-            "if a checkpoint has one."
+            f"{run} holds no trained team yet: it has no {path.parent.name}/ folder. "
+            f"`emu resume {quoted(run)}` rebuilds it if a checkpoint has one."
         )
     try:
-        content = read_object(path)
-        summary = {name: value for name, value in content.items() if name not in NOT_VALUES}
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in summary.values()):
-            raise EmuError("a value is no number")
-        name, expected = str(content["file"]), Fingerprint(content["bytes"], content["crc"])
-        if not OURS.fullmatch(name) or "step" not in summary:
-            raise EmuError(f"'{name}' is no file of parameters, or the step is missing")
+        content = Record.read(path)
+        summary = {**content.values(*NOT_VALUES), "step": content.whole("step")}
+        name, expected = content.text("file"), Fingerprint(content.whole("bytes"), content.whole("crc"))
+        if not OURS.fullmatch(name):
+            raise EmuError(f"'{name}' is no file of parameters")
         if Fingerprint.of(path.parent / name) != expected:
             raise EmuError(f"{name} is not what was written")
-    except (EmuError, KeyError, OSError) as error:
+    except (EmuError, OSError) as error:
         raise CheckpointError(
-            f"{path.parent} is damaged ({error}), or was written before version 0.2. `emu resume {run}` rebuilds it "
-            "from a checkpoint."
+            f"{path.parent} is damaged ({error}), or was written before version 0.2. "
+            f"`emu resume {quoted(run)}` rebuilds it from a checkpoint."
         ) from error
     return path.parent / name, summary

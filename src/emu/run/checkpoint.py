@@ -13,7 +13,6 @@ the settings, or that cannot be read at the moment, stays where it is. No pickle
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import zipfile
@@ -24,7 +23,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import CheckpointError, EmuError
-from emu.files import Fingerprint, flush_folder, read_object, reason, replace_arrays, replace_json
+from emu.files import (
+    Fingerprint,
+    flush_folder,
+    parse_json,
+    quoted,
+    read_object,
+    reason,
+    replace_arrays,
+    replace_json,
+)
 from emu.run.folder import RunFolder
 from emu.run.segments import OURS, Segment, SegmentDamaged
 from emu.run.trees import SUFFIX, load_part, load_tree, save_tree
@@ -161,7 +169,7 @@ class Checkpoints:
         last = f"The checkpoint of step {known[-1]} is intact" if known else "No earlier checkpoint exists"
         return (
             f"Could not save a checkpoint in {self.run}: {why(error)}. {last}. "
-            f"Free some space, then go on with `emu resume {self.run}`."
+            f"Free some space, then go on with `emu resume {quoted(self.run)}`."
         )
 
     # Restoring
@@ -201,7 +209,7 @@ class Checkpoints:
             raise CheckpointError(
                 f"{self.run} has no checkpoint that can be read, so there is nothing to resume. Start it again in a "
                 f"new folder with `emu train` ({self.files.config.name} in the old one holds every setting), or from "
-                f"its beginning with `emu resume {self.run} --restart`."
+                f"its beginning with `emu resume {quoted(self.run)} --restart`."
             )
         folder, _, episodes, lost = incomplete
         warn(
@@ -276,14 +284,14 @@ def _fingerprints(folder: Path) -> dict[str, dict[str, int]]:
 def verify(folder: Path) -> None:
     """Compare every file with the manifest. Raises `Damaged` if one differs, `CheckpointError` if it cannot be read."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = parse_json((folder / MANIFEST).read_bytes())
         _require_format(folder, manifest)
         files = {folder / name: Fingerprint(**entry) for name, entry in manifest["files"].items()}
     except FileNotFoundError as error:
         raise Damaged("its manifest is missing") from error
     except OSError as error:
         raise CheckpointError(f"{folder} cannot be read: {reason(error)}. It was left as it is.") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged("its manifest is unreadable") from error
     for path, expected in files.items():
         _verify_file(path, expected)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import emu
 from emu.config import Config, from_dict, to_dict
 from emu.errors import CheckpointError, EmuError
-from emu.files import read_object, replace_bytes, replace_json
+from emu.files import read_object, replace_bytes, replace_json, writing
 from emu.run.onnx_graph import onnx_bytes
 from emu.run.trees import SUFFIX, load_tree, named_leaves, save_tree
 from emu.types import PyTree
@@ -41,8 +41,9 @@ def export_team(team: Team, folder: Path, onnx: bool = False) -> Path:
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_exported(folder))):
         raise EmuError(f"{folder} already holds something else. Choose another folder for the team.")
     spec = team.env.spec
-    folder.mkdir(parents=True, exist_ok=True)
-    save_tree(folder / PARAMETERS, team.policy)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        save_tree(folder / PARAMETERS, team.policy)
     shapes = {name: getattr(spec, name) for name in ("n_agents", "n_actions", "obs_dim", "action_dim", "stack")}
     description = {
         "format": FORMAT,
@@ -55,10 +56,11 @@ def export_team(team: Team, folder: Path, onnx: bool = False) -> Path:
         "network": network,
         "config": to_dict(team.config),
     }
-    (folder / GRAPH).unlink(missing_ok=True)
-    if graph is not None:
-        replace_bytes(folder / GRAPH, graph)
-    replace_json(folder / DESCRIPTION, description, indent=2)
+    with writing(folder):
+        (folder / GRAPH).unlink(missing_ok=True)
+        if graph is not None:
+            replace_bytes(folder / GRAPH, graph)
+        replace_json(folder / DESCRIPTION, description, indent=2)
     return folder
 
 

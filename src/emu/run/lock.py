@@ -18,9 +18,9 @@ class RunLock:
         self._lock = FileLock(path, timeout=0, thread_local=False)
         try:
             self._lock.acquire()
-            path.write_text(str(os.getpid()))
+            path.write_text(str(os.getpid()), "utf-8")
         except Timeout as error:
-            owner = path.read_text().strip() or "unknown"
+            owner = path.read_text("utf-8", errors="replace").strip()[:20] or "unknown"
             raise CheckpointError(
                 f"{folder} is in use by another process (pid {owner}). Wait for it, stop it, or choose another folder."
             ) from error

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from emu.errors import EmuError
-from emu.files import reason
+from emu.files import parse_json, quoted, reason
 from emu.run.folder import EVALUATION, RunFolder
 from emu.run.loggers import Logger
+from emu.run.record import is_number
 
 
 class MetricsWriter:
@@ -29,7 +30,7 @@ class MetricsWriter:
         self.path = run.metrics
         self._metrics = _open_at(self.path, keep_bytes)
         self._checksums = Checksums.open_at(run.checksums, keep_bytes)
-        self._timing = run.timing.open("a")
+        self._timing = run.timing.open("a", encoding="utf-8")
         self._loggers = tuple(loggers)
 
     def row(self, step: int, values: dict[str, float]) -> None:
@@ -68,7 +69,7 @@ class MetricsWriter:
         except OSError as error:
             raise EmuError(
                 f"Could not write metrics in {self.path.parent}: {error.strerror or error}. The checkpoints are "
-                f"intact. Make room, then go on with `emu resume {self.path.parent}`."
+                f"intact. Make room, then go on with `emu resume {quoted(self.path.parent)}`."
             ) from error
 
 
@@ -76,7 +77,7 @@ class Checksums:
     """A line for every row of metrics: where the row ends, and its checksum. The rows themselves stay plain JSON."""
 
     def __init__(self, path: Path, kept: list[tuple[int, int]]) -> None:
-        self._file = path.open("w")
+        self._file = path.open("w", encoding="utf-8")
         self._end = 0
         for end, crc in kept:
             self._write(end, crc)
@@ -171,8 +172,8 @@ def _lines(content: bytes, sums: list[tuple[int, int]]) -> Iterator[tuple[int, b
 def _row(line: bytes) -> dict[str, float] | None:
     """A row is an object of numbers with a step; anything else is none."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse_json(line)
+    except ValueError:
         return None
     if not line.endswith(b"\n") or not isinstance(row, dict) or not all(map(_is_number, row.values())):
         return None
@@ -180,7 +181,8 @@ def _row(line: bytes) -> dict[str, float] | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Of any size that a float has; a value that was not finite when it was written is one, too."""
+    return is_number(value) or isinstance(value, float)
 
 
 def _warn(message: str) -> None:
@@ -197,9 +199,9 @@ def read_timing(folder: Path) -> list[dict[str, float]]:
     """The rows of a run's wall-clock times; none where they were not kept. Lines that are no rows are left out."""
     path = RunFolder(folder).timing
     rows = []
-    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
+    for line in path.read_text("utf-8", errors="replace").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            row = parse_json(line)
             if isinstance(row, dict) and {"step", "wall"} <= row.keys() and all(map(_is_number, row.values())):
                 rows.append(row)
     return rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from emu.config import Config, replace
 from emu.devices import configure_cpu_devices
 from emu.envs.spec import EnvSpec
 from emu.errors import CheckpointError, ConfigError, EmuError
-from emu.files import reason
+from emu.files import quoted, reason, require_possible
 from emu.run.best import best_is_whole, rebuild_best
 from emu.run.changes import Change, allowed_changes
 from emu.run.checkpoint import Checkpoints, Restored
@@ -48,11 +47,11 @@ def train(
 ) -> dict[str, float]:
     """Start a run. The folder must not exist (or be empty, or hold a run that never began)."""
     configure_cpu_devices(config.devices)
-    folder, progress = folder or run_folder(config), progress or Progress()
+    folder, progress = require_possible(folder or run_folder(config)), progress or Progress()
     try:
         if is_in_use(folder):
             raise EmuError(
-                f"{folder} already exists. Go on with it (`emu resume {shlex.quote(str(folder))}`), choose another "
+                f"{folder} already exists. Go on with it (`emu resume {quoted(folder)}`), choose another "
                 "(`--run-dir`; in Python `folder=`), or remove it."
             )
         folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +125,7 @@ def _check(folder: Path, config: Config, steps: int | None, progress: Progress, 
         if written or checkpoints.set_aside():
             raise CheckpointError(
                 f"{folder} has no checkpoint that can be read, but a run took place there. Nothing was touched. "
-                f"To begin it anew and lose what it wrote: emu resume {shlex.quote(str(folder))} --restart"
+                f"To begin it anew and lose what it wrote: emu resume {quoted(folder)} --restart"
             )
         progress.warn("The run was stopped before its first checkpoint; it starts from the beginning.")
         return []

@@ -106,9 +106,12 @@ def test_versions_of_one_environment_are_not_mixed_by_accident(tmp_path):
     require_one_version([runs[0], other])
 
 
-def test_a_run_without_a_readable_description_has_an_unknown_version(tmp_path):
+def test_a_run_without_a_description_has_an_unknown_version_and_one_with_nonsense_is_refused(tmp_path):
     folder = write_run(tmp_path / "a")
     (folder / "meta.json").write_text(json.dumps({"env": "gone"}))
+    with pytest.raises(EmuError, match=r"'env' in .*meta\.json must hold one JSON object"):
+        load_run(folder)
+    (folder / "meta.json").unlink()
     assert load_run(folder).version == "unknown"
 
 

@@ -88,7 +88,7 @@ def test_absolute_metrics_are_summarised_once_every_run_has_them(tmp_path):
     found = scores.summarise(runs)[0].absolute
     assert found and found.value == 0.5
     (runs[1].folder / "absolute.json").write_text(json.dumps(content | {"win_rate": [0]}))
-    with pytest.raises(EmuError, match="one value per episode"):
+    with pytest.raises(EmuError, match="must be a list of 4 numbers"):
         scores.summarise(runs)
 
 

@@ -146,7 +146,8 @@ def test_what_decides_on_the_tasks_comes_first(tmp_path):
 def test_a_broken_run_is_named_and_does_not_cost_the_page(tmp_path):
     write_run(tmp_path / "good")
     (write_run(tmp_path / "bad") / "config.json").write_text("{")
-    (write_run(tmp_path / "odd") / "meta.json").write_text('{"packages": 3, "command": 5, "git_commit": [], "env": 1}')
+    odd = {"packages": 3, "command": 5, "git_commit": [], "env": {"name": "gridworld", "version": "1"}}
+    (write_run(tmp_path / "odd") / "meta.json").write_text(json.dumps(odd))
     heard: list[str] = []
     path = write_report(tmp_path, warn=heard.append)
     assert len(heard) == 1 and "bad" in heard[0] and "2 runs" in path.read_text()

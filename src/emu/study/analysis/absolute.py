@@ -5,13 +5,13 @@ The evaluation that made a team the best of its run was lucky by selection; thes
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from emu.errors import EmuError
-from emu.files import replace_json
+from emu.files import quoted, replace_json, writing
 from emu.run.folder import RunFolder
+from emu.run.record import Record
 
 VALUES = ("win_rate", "return", "length")  # one number per episode each
 FACTOR = 10
@@ -33,7 +33,8 @@ def measure_absolute(run: Path, trust: bool = False) -> dict[str, Any]:
         "return": [round(value, 6) for value in result.total.astype(float).tolist()],
         "length": result.length.astype(int).tolist(),
     }
-    replace_json(RunFolder(run).absolute, content)
+    with writing(RunFolder(run).absolute, "May you write there?"):
+        replace_json(RunFolder(run).absolute, content)
     return content
 
 
@@ -43,14 +44,11 @@ def read_absolute(run: Path, missing_ok: bool = False) -> dict[str, Any]:
     if not path.exists():
         if missing_ok:
             return {}
-        raise EmuError(f"{run} has no absolute metric yet. Measure it with `emu absolute {run}`.")
+        raise EmuError(f"{run} has no absolute metric yet. Measure it with `emu absolute {quoted(run)}`.")
     try:
-        content = json.loads(path.read_text())
-        for name in VALUES:
-            if len(content[name]) != content["episodes"] or not content["episodes"]:
-                raise ValueError(f"'{name}' does not hold one value per episode")
-            if not all(isinstance(value, int | float) for value in content[name]):
-                raise ValueError(f"'{name}' does not hold numbers")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EmuError(f"{path} cannot be read ({error}). Measure it again with `emu absolute {run}`.") from error
-    return content
+        record = Record.read(path)
+        episodes = record.whole("episodes", least=1)
+        values = {name: record.numbers(name, episodes) for name in VALUES}
+        return {"step": record.whole("step"), "episodes": episodes, **values}
+    except EmuError as error:
+        raise EmuError(f"{error} Measure it again with `emu absolute --again {quoted(run)}`.") from error

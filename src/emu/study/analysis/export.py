@@ -9,12 +9,12 @@ of environments and tasks are in lower case, as its look-ups expect.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from emu.errors import EmuError
+from emu.files import replace_json, writing
 from emu.run.metrics import read_timing
 from emu.study.analysis.absolute import read_absolute
 from emu.study.analysis.runs import Run, by_env
@@ -42,8 +42,10 @@ def marl_eval(runs: Sequence[Run]) -> dict[str, Any]:
 def export(runs: Sequence[Run], out: Path) -> Path:
     if out.suffix != ".json":
         raise EmuError(f"The export is a .json file, not '{out.name}'.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(marl_eval(runs), indent=1) + "\n")
+    content = marl_eval(runs)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace_json(out, content, indent=1)
     return out
 
 

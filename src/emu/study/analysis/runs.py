@@ -6,7 +6,6 @@ curve is then called by its algorithm, and by the settings in which it differs f
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,8 +15,9 @@ import numpy as np
 
 from emu.config import Config, to_dict
 from emu.errors import EmuError, did_you_mean
-from emu.run.folder import find_run_folders, read_config, read_meta
+from emu.run.folder import RunFolder, find_run_folders, read_config
 from emu.run.metrics import read_rows
+from emu.run.record import Record
 from emu.study.analysis.absolute import read_absolute
 from emu.study.analysis.names import short_number
 
@@ -123,13 +123,12 @@ def load_run(folder: Path) -> Run:
 def _load_run(folder: Path, studies: dict[Path, dict[str, Any]]) -> Run:
     config = read_config(folder)
     study, entry = _study_of(folder, studies)
-    env, rows = read_meta(folder).get("env"), checked_rows(folder)
-    env = env if isinstance(env, dict) else {}
+    env, rows = _environment(folder), checked_rows(folder)
     return Run(
         folder=folder,
         label=str(entry.get("label") or config.algo),
         env=config.env,
-        version=f"{env['name']} {env['version']}" if {"name", "version"} <= env.keys() else "unknown",
+        version=f"{env['name']} {env['version']}" if env else "unknown",
         seed=config.seed,
         algo=config.algo,
         config=config,
@@ -137,6 +136,18 @@ def _load_run(folder: Path, studies: dict[Path, dict[str, Any]]) -> Run:
         scale=str(study.get("scale") or ""),
         has_goal=_has_goal(config.env, env.get("has_goal"), rows),
     )
+
+
+def _environment(folder: Path) -> dict[str, Any]:
+    """What a run says of its environment: name, version, and since 0.2 whether it has a goal; {} where it says nothing.
+
+    A file that is there but says nonsense is refused: whoever compares runs must know what made them.
+    """
+    path = RunFolder(folder).meta
+    if not path.exists():
+        return {}
+    env = Record.read(path).record("env")
+    return {"name": env.text("name"), "version": env.text("version"), "has_goal": env.content.get("has_goal")}
 
 
 def checked_rows(folder: Path) -> list[dict[str, float]]:
@@ -188,13 +199,12 @@ def read_study(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        study = json.loads(path.read_text())
-        runs = study.get("runs", [])
-        if not all(isinstance(run["folder"], str) for run in runs):
-            raise TypeError("each of its runs must have a folder")
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise EmuError(f"{path} cannot be read: {error}. Restore it, or remove it to read the runs alone.") from error
-    return study
+        record = Record.read(path)
+        names = {name: record.text(name, "") for name in ("name", "title", "scale", "command")}
+        runs = [{"folder": run.text("folder"), "label": run.text("label", "")} for run in record.records("runs")]
+    except EmuError as error:
+        raise EmuError(f"{path} cannot be read: {error} Restore it, or remove it to read the runs alone.") from error
+    return {**names, "runs": runs}
 
 
 def _told_apart(runs: list[Run]) -> list[Run]:

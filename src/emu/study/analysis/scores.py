@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from emu.errors import EmuError, did_you_mean
+from emu.files import quoted
 from emu.study.analysis import stats
 from emu.study.analysis.absolute import read_absolute
 from emu.study.analysis.runs import RETURN, WIN_RATE, Run, aligned, by_env, by_label
@@ -78,7 +79,7 @@ def _until(run: Run, step: float, metric: str) -> tuple[np.ndarray, np.ndarray]:
     if step > steps[-1]:
         raise EmuError(
             f"{run.folder} has '{metric}' only up to step {steps[-1]:,.0f}, not {step:,.0f}. "
-            f"Finish it with `emu resume {run.folder}`, or ask for an earlier step."
+            f"Finish it with `emu resume {quoted(run.folder)}`, or ask for an earlier step."
         )
     return steps, values
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from emu.files import writing
+
 NOTHING = "–"
 
 
@@ -30,10 +32,11 @@ class Table(NamedTuple):
 
 def write_tables(tables: Sequence[Table], kind: str, folder: Path) -> list[Path]:
     """KIND.md and KIND.tex in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{kind}.md", folder / f"{kind}.tex"]
-    paths[0].write_text("\n".join(markdown(table) for table in tables))
-    paths[1].write_text("\n".join(latex(table) for table in tables))
+    with writing(folder, "Choose another folder with --out."):
+        folder.mkdir(parents=True, exist_ok=True)
+        paths[0].write_text("\n".join(markdown(table) for table in tables), "utf-8")
+        paths[1].write_text("\n".join(latex(table) for table in tables), "utf-8")
     return paths
 
 

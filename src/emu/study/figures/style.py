@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from emu.errors import EmuError
+from emu.files import writing
 from emu.study.analysis.names import short_steps
 from emu.study.analysis.runs import RETURN, WIN_RATE, Run
 
@@ -73,8 +74,9 @@ def figure(
         yield made, axes
         if note and not made.legends:  # else the legend says it
             made.supxlabel(note, x=0.99, ha="right", **SMALL)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        made.savefig(out)
+        with writing(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            made.savefig(out)
     finally:
         plt.close(made)
 

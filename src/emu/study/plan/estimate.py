@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from emu.config import Config, replace, to_dict
 from emu.errors import EmuError
-from emu.files import cache_folder, replace_json
+from emu.files import cache_folder, parse_json, replace_json
 from emu.run.folder import RunFolder
 from emu.run.metrics import read_rows, read_timing
 from emu.study.plan import run_one
@@ -87,7 +87,7 @@ def store() -> Path:
 def known_speeds() -> dict[str, float]:
     """Steps a second by kind, as measured on this machine."""
     try:
-        content = json.loads(store().read_text())
+        content = parse_json(store().read_bytes())
         return dict(content["speeds"]) if content["machine"] == machine() else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
@@ -178,7 +178,7 @@ def measure_one(run: Planned, seconds: float) -> float:
             process.kill()
             process.wait()
         if len(points) < 2:
-            log = folder.with_suffix(".log").read_text(errors="replace").strip().splitlines()
+            log = folder.with_suffix(".log").read_text("utf-8", errors="replace").strip().splitlines()
             raise EmuError(f"{run.name} could not be measured: {log[-1] if log else 'it never began to learn'}")
     (then, first), (now, last) = points[0], points[-1]
     return (last - first) / (now - then)

@@ -19,13 +19,14 @@ from emu import envs
 from emu.config import Config
 from emu.config.presets import preset
 from emu.errors import ConfigError, EmuError
-from emu.files import replace_json
+from emu.files import parse_json, replace_json
 from emu.run.folder import EVALUATION, RunFolder, is_run, read_config, read_meta
 from emu.run.metrics import read_rows
 from emu.study.analysis.runs import settings
 
 # One device per run: what a run computes then does not depend on how many run side by side.
 ALONE: dict[str, Any] = {"devices": 1, "tensorboard": False}
+MOST_SEEDS = 10_000  # of one sweep
 SPELLED = {"δ": "delta", "λ": "lambda", "β": "beta"}
 
 Standing = Literal["finished", "unfinished", "new"]
@@ -112,19 +113,21 @@ def parse_seeds(text: str) -> list[int]:
     """`0-5`, `3` or `0,2,7-9`."""
     seeds: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        found = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part.strip())
         if not found:
-            raise ConfigError(f"'{text}' is not a list of seeds. Write 0-5, 3 or 0,2,7-9.")
+            raise ConfigError(f"'{text[:60]}' is not a list of seeds. Write 0-5, 3 or 0,2,7-9.")
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             raise ConfigError(f"The seeds {part} run backwards. Write {last}-{first}.")
+        if len(seeds) + last - first >= MOST_SEEDS:
+            raise ConfigError(f"--seeds {text[:60]} asks for more than {MOST_SEEDS:,} seeds.")
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
 

@@ -23,6 +23,7 @@ from rich.console import Console
 
 from emu.config import to_dict
 from emu.errors import EmuError
+from emu.files import writing
 from emu.run.lock import RunLock
 from emu.study.plan import run_one
 from emu.study.plan.plans import Plan, Planned, check_plan, is_finished, write_study
@@ -186,7 +187,7 @@ def stop_requests() -> Iterator[None]:
 def reason(log: Path, status: int) -> str:
     """Why a run ended, in the words of its log."""
     try:
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line.strip() for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
     except OSError:
         lines = []
     if status == 0:
@@ -264,7 +265,8 @@ def run_plan(
     pause: float = PAUSE,
 ) -> Outcome:
     """Run what is not finished. Nothing starts unless every folder is new or belongs to its run."""
-    out.mkdir(parents=True, exist_ok=True)
+    with writing(out, "Choose another folder with --out."):
+        out.mkdir(parents=True, exist_ok=True)
     lock = RunLock(out)
     try:
         standings = check_plan(plan, out)
@@ -296,4 +298,4 @@ def local(out: Path, runs: Sequence[Planned], workers: int, command: list[str]) 
     """Runs on this machine."""
     if workers < 0:
         raise EmuError(f"--workers must be at least 1, not {workers}.")
-    return lambda: Processes(out, workers or default_workers(runs), command)
+    return lambda: Processes(out, min(workers or default_workers(runs), len(runs)), command)

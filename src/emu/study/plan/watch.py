@@ -5,7 +5,6 @@ Everything is read from the runs' own metrics.jsonl, so that it does not matter 
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +17,9 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from emu.files import parse_json
 from emu.run.folder import RunFolder, read_meta
+from emu.run.record import is_number
 from emu.study.plan.plans import Planned
 from emu.training.live import human_time
 
@@ -60,10 +61,10 @@ def last_values(folder: Path, before: LastValues = LastValues()) -> LastValues:
 def _row(line: bytes) -> dict[str, float] | None:
     """A line cut at either end is no row."""
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError:
         return None
-    whole = isinstance(row, dict) and "step" in row and all(isinstance(value, int | float) for value in row.values())
+    whole = isinstance(row, dict) and "step" in row and all(map(is_number, row.values()))
     return row if whole else None
 
 
@@ -165,7 +166,8 @@ class Watch:
         return f"{len(states)} runs: {', '.join(counts)}{left}"
 
     def table(self) -> Table:
-        table = Table(box=None, title=self.title, title_justify="left", caption=self.summary(), caption_justify="left")
+        table = Table(box=None, title=escape(self.title), caption=escape(self.summary()))
+        table.title_justify = table.caption_justify = "left"
         for name in ("run", "seed", "step", "steps/s", "left", "win", "return", "status"):
             right = name not in ("run", "status")
             table.add_column(name, justify="right" if right else "left", no_wrap=name != "status")

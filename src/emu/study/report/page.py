@@ -10,6 +10,7 @@ from typing import Any
 
 import emu
 from emu.errors import EmuError
+from emu.files import writing
 from emu.study.analysis.runs import Warn, read_study
 from emu.study.report.memories import Projection, memories_payload
 from emu.study.report.series import curves_payload, read_runs, score_metrics
@@ -57,20 +58,18 @@ def write_report(
 def _write(out: Path, content: bytes, warn: Warn) -> Path:
     if len(content) > LIMIT:
         warn(f"The page is large: {len(content) / 1e6:.0f} MB. Report on fewer runs for a smaller one.")
-    try:
+    with writing(out, "Choose another place with --out."):
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(content)
-    except OSError as error:
-        raise EmuError(f"{out} cannot be written: {error.strerror}. Choose another place with --out.") from error
     return out
 
 
 def fill(parts: dict[str, str]) -> str:
     """The template with its parts; `@@NAME@@` marks where each goes."""
     template = resources.files("emu.study.report") / "template"
-    text = (template / "page.html").read_text()
-    style = (template / "style.css").read_text()
-    scripts = "\n".join((template / f"{name}.js").read_text() for name in SCRIPTS)
+    text = (template / "page.html").read_text("utf-8")
+    style = (template / "style.css").read_text("utf-8")
+    scripts = "\n".join((template / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     pieces = {**parts, "STYLE": style, "SCRIPTS": scripts}
     found: list[str] = []
     for number, piece in enumerate(text.split("@@")):  # in one pass: what is put in may hold anything
