@@ -33,6 +33,8 @@ class Within:
         return above and below
 
     def __str__(self) -> str:
+        if math.isinf(self.low):
+            return f"be at most {_shown(self.high)}"
         if math.isinf(self.high):
             return f"be greater than {self.low:g}" if self.open_low else f"be at least {self.low:g}"
         left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
@@ -42,8 +44,9 @@ class Within:
 Positive = Annotated[float, Within(0, open_low=True)]
 NotNegative = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
-Count = Annotated[int, Within(1)]  # of things that there must be
-CountOrNone = Annotated[int, Within(0)]  # of things that there may be none of
+_Countable = Within(high=2**31 - 1)  # what the compiled programs count with
+Count = Annotated[int, Within(1), _Countable]  # of things that there must be
+CountOrNone = Annotated[int, Within(0), _Countable]  # of things that there may be none of
 
 
 class Options:
@@ -99,7 +102,7 @@ def _check_value(value: Any, hint: Any, path: str) -> None:
     elif hint in (int, float):
         number = isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
         check(number, f"{path} must be of type {hint.__name__}, not {value!r}.")
-        check(math.isfinite(value), f"{path} must be a finite number, not {value}.")
+        check(hint is int or math.isfinite(value), f"{path} must be a finite number, not {value}.")
 
 
 def _shown(bound: float) -> str:

@@ -13,6 +13,8 @@ from emu.config.build import JsonObject, build
 from emu.errors import ConfigError, did_you_mean
 from emu.memory.options import EmbedderOptions, MemoryOptions
 
+MOST_GIGABYTES = 1e6
+Gigabytes = Annotated[float, Within(0, open_low=True), Within(high=MOST_GIGABYTES)]
 PositiveShare = Annotated[float, Within(0, 1, open_low=True)]
 
 
@@ -50,7 +52,7 @@ class ReplayConfig(Options, group="replay"):
     unit: Literal["episodes", "steps"] = "episodes"  # what a batch is made of: whole episodes, or single steps of them
     episodes: Count = 5_000  # episodes kept, where batches are made of them
     steps: Count = 1_000_000  # steps kept, where batches are made of them; an episode's end takes the room of one, too
-    gigabytes: Positive = 4.0  # bound on what the episodes may hold, whatever their number
+    gigabytes: Gigabytes = 4.0  # bound on what the episodes may hold, whatever their number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +168,10 @@ class MemoryConfig(MemoryOptions, group="memory"):
     control_weight: NotNegative = 0.1  # lambda of conventional episodic control
     snapshot_interval: CountOrNone = 100_000  # environment steps between small pictures of it for `emu report`; 0: none
     embedder: EmbedderConfig = EmbedderConfig()
+
+    def check_rules(self) -> None:
+        super().check_rules()
+        check(self.gigabytes <= MOST_GIGABYTES, f"memory.gigabytes must be at most 1000000, not {self.gigabytes:g}.")
 
 
 @dataclasses.dataclass(frozen=True)

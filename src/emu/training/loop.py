@@ -28,6 +28,7 @@ from emu.run.loggers import build_loggers
 from emu.run.metrics import MetricsWriter
 from emu.seeds import training_keys
 from emu.training.best_team import log_best_team
+from emu.training.budget import require_memory
 from emu.training.build import build_memory
 from emu.training.callbacks import Callbacks
 from emu.training.clock import Clock
@@ -66,6 +67,7 @@ class Trainer:
         check_shapes(self.env)
         spec, devices = self.env.spec, Devices.of(config.devices)
         self.learner = build_learner(config, spec, devices)
+        require_memory(config, spec, self.learner)
         self.rollout, self.evaluator = build_players(self.env, self.learner, config, devices, progress.warn)
         self.replay = build_replay(config, spec, self.learner.shards.size)
         self.memory = build_memory(config, spec, self.learner)
