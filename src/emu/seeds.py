@@ -118,6 +118,17 @@ class EpisodeSeeds:
     rows: Callable[[int], list[int]]  # one for each of so many copies stepped together; the first `count` matter
     step_keys: Callable[[Array], tuple[Array, Array, Array]] = next_key_last
 
+    def part(self, first: int, count: int) -> EpisodeSeeds:
+        """Some of these episodes, as if they were all."""
+        last = first + count
+        return dataclasses.replace(
+            self,
+            count=count,
+            keys=lambda: self.keys()[first:last],
+            numbers=lambda: self.numbers()[first:last],
+            rows=lambda copies: self.rows(first + copies)[first:],
+        )
+
 
 def evaluation_episodes(seed: int, number: int, count: int) -> EpisodeSeeds:
     """Those of a run's `number`-th evaluation."""

@@ -211,8 +211,19 @@ def test_only_the_episodes_asked_for_are_played_to_their_end():
     np.testing.assert_array_equal(episode.reward, rewards)
     np.testing.assert_array_equal(episode.states, np.stack([*shown, dice.show()]) / 2)
     assert episode.states.dtype == np.float32 and episode.total == sum(rewards)
-    with pytest.raises(ValueError, match="7 episodes were asked for"):
-        evaluator.play({}, evaluation_episodes(0, 0, 7))
+
+
+def test_more_episodes_than_copies_are_played_in_parts():
+    """Fifteen in six copies: the same as in fifteen, one after the other."""
+    devices = Devices(tuple(jax.devices()[:1]))
+    seeds = evaluation_episodes(4, 2, 15)
+    few, many = (BatchedEvaluator(ActingCopies(DiceEnv(), Habit(), n, 1, devices), 0.0, 15) for n in (6, 15))
+    parts, whole = few.play({}, seeds, states=True), many.play({}, seeds, states=True)
+    assert len(parts) == few.episodes == 15
+    for a, b in zip(parts, whole, strict=True):
+        np.testing.assert_array_equal(a.reward, b.reward)
+        np.testing.assert_array_equal(a.states, b.states)
+    np.testing.assert_array_equal(few.evaluate({}, 4, 2).total, many.evaluate({}, 4, 2).total)
 
 
 def test_the_toy_itself_keeps_the_contract():

@@ -154,14 +154,20 @@ class BatchedEvaluator(Evaluator):
 
     env: VectorEnv
 
-    def __init__(self, acting: ActingCopies, epsilon: float = 0.0) -> None:
+    def __init__(self, acting: ActingCopies, epsilon: float = 0.0, episodes: int | None = None) -> None:
         self.acting, self.epsilon = acting, epsilon
-        self.env, self.episodes = acting.env, acting.copies
+        self.env, self.episodes = acting.env, episodes or acting.copies
 
     def play(self, policy: PyTree, seeds: EpisodeSeeds, states: bool = False) -> list[PlayedEpisode]:
+        """As many at a time as there are copies."""
+        copies, episodes = self.acting.copies, []
+        for first in range(0, seeds.count, copies):
+            part = seeds if seeds.count <= copies else seeds.part(first, min(copies, seeds.count - first))
+            episodes += self._play(policy, part, states)
+        return episodes
+
+    def _play(self, policy: PyTree, seeds: EpisodeSeeds, states: bool) -> list[PlayedEpisode]:
         acting, copies, wanted = self.acting, self.acting.copies, seeds.count
-        if wanted > copies:
-            raise ValueError(f"{wanted} episodes were asked for, but there are {copies} copies")
         numbers = np.array(seeds.rows(copies), np.int64)
         policy, carry = jax.device_put(policy, acting.device), acting.learner.initial_carry(copies)
         over, won = np.zeros(copies, bool), np.zeros(copies, bool)

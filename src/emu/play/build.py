@@ -23,6 +23,8 @@ from emu.play.workers import WorkerEvaluator, WorkerRollout
 from emu.seeds import recorded_episode, scripted_generator, scripted_keys
 from emu.types import PyTree
 
+COPIES_AT_ONCE = 512  # of an environment whose copies live in this process, such as Atari's emulators
+
 
 def build_players(
     env: Env | PythonEnv, learner: Learner, config: Config, devices: Devices, warn: Callable[[str], None]
@@ -30,8 +32,9 @@ def build_players(
     """What collects and what evaluates in a run. Worker processes start when they are first needed."""
     copies, chunk, episodes = config.rollout.envs, config.rollout.chunk, config.eval.episodes
     if isinstance(env, VectorEnv):
-        acting = [ActingCopies(env, learner, count, config.rollout.workers, devices) for count in (copies, episodes)]
-        return BatchedRollout(acting[0], chunk, devices), BatchedEvaluator(acting[1], config.eval.epsilon)
+        counts = (copies, min(episodes, COPIES_AT_ONCE))
+        acting = [ActingCopies(env, learner, count, config.rollout.workers, devices) for count in counts]
+        return BatchedRollout(acting[0], chunk, devices), BatchedEvaluator(acting[1], config.eval.epsilon, episodes)
     if config.eval.epsilon:
         raise ConfigError(f"eval.epsilon is for Atari: evaluations in '{env.spec.name}' are greedy. Leave it at 0.")
     if isinstance(env, PythonEnv):
@@ -44,8 +47,8 @@ def evaluate_team(team: Any, episodes: int, seed: int, number: int) -> Evaluatio
     """Greedy episodes of a trained team (`emu.run.team.Team`)."""
     env, learner, config = team.env, team.learner, team.config.rollout
     if isinstance(env, VectorEnv):
-        acting = ActingCopies(env, learner, episodes, config.workers, team.devices)
-        return BatchedEvaluator(acting, team.config.eval.epsilon).evaluate(team.policy, seed, number)
+        acting = ActingCopies(env, learner, min(episodes, COPIES_AT_ONCE), config.workers, team.devices)
+        return BatchedEvaluator(acting, team.config.eval.epsilon, episodes).evaluate(team.policy, seed, number)
     if not isinstance(env, PythonEnv):
         return CompiledEvaluator(env, learner, episodes, team.devices).evaluate(team.policy, seed, number)
     workers = Workers(env, learner, team.devices, config, 0, min(config.envs, episodes))

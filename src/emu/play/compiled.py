@@ -297,7 +297,7 @@ class CompiledEvaluator(Evaluator):
 
 
 def play_scripted_copies(env: Env, player: Player, keys: Array, frames: bool = False) -> list[PlayedEpisode]:
-    """Episodes of a scripted player, a pure function (env, state, key) -> actions, all of them at once."""
+    """Episodes of a scripted player, a pure function (env, state, key) -> actions, many of them at once."""
     final_counts = final_counts_of(env)
     keep = Keep(frames=frames, last=final_counts is not None)
 
@@ -310,5 +310,5 @@ def play_scripted_copies(env: Env, player: Player, keys: Array, frames: bool = F
         return record._replace(last=jax.vmap(final_counts)(record.last)) if final_counts else record
 
     with callbacks_of(env):
-        record = jax.device_get(program(keys))
-    return episodes_of(env, record)
+        records = [jax.device_get(program(keys[start : start + AT_ONCE])) for start in range(0, len(keys), AT_ONCE)]
+    return [episode for record in records for episode in episodes_of(env, record)]
