@@ -40,7 +40,7 @@ class MatrixGame:
     def __post_init__(self) -> None:
         try:
             table = np.asarray(self.payoff, dtype=np.float32)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise EnvError(f"A payoff table is a rectangular table of numbers: {error}.") from error
         if table.ndim < 1 or len(set(table.shape)) != 1 or table.shape[0] < 2:
             raise EnvError(

@@ -11,6 +11,8 @@ Anything else ("os:system") is refused and nothing of it is run.
 from __future__ import annotations
 
 import inspect
+import math
+import numbers
 import sys
 import types
 import typing
@@ -48,7 +50,7 @@ def registered_adapters() -> dict[str, Entry]:
     return dict(sorted(_adapters.items()))
 
 
-def make(name: str, **args: Any) -> Any:
+def make(name: str, /, **args: Any) -> Any:
     """Build an environment (`Env` or `PythonEnv`) by its registered name, e.g. `make("gridworld", penalty=0.5)`.
 
     A prefix chooses an adapter: "gymnasium:CartPole-v1". A name such as "my_module:Arena" needs no registration: it
@@ -62,11 +64,13 @@ def make(name: str, **args: Any) -> Any:
         entry = Entry(name)
     if entry is None:
         raise EnvError(f"No environment is called '{name}'. {did_you_mean(name, _registry)} `emu envs` lists them all.")
-    accepted = _parameters(_factory(entry.target))
+    factory = _factory(entry.target)
+    accepted = _parameters(factory)
     if accepted is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
         for key in args:
             if key not in accepted:
                 raise EnvError(f"Environment '{name}' has no argument '{key}'. {did_you_mean(key, accepted)}")
+    _require_types(name, factory, args)
     return _with_recipe(entry.target, (), {**entry.defaults, **args})
 
 
@@ -76,6 +80,32 @@ def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter] 
         return inspect.signature(factory).parameters
     except (TypeError, ValueError):
         return None
+
+
+def _require_types(name: str, factory: Callable[..., Any], args: dict[str, Any]) -> None:
+    """Refuse arguments of another type than the environment says: they come from JSON, and would fail anywhere."""
+    try:
+        hints = typing.get_type_hints(factory.__init__ if isinstance(factory, type) else factory)
+    except (NameError, TypeError, AttributeError):  # annotations that cannot be looked up say nothing
+        return
+    for key, value in args.items():
+        if key in hints and not _fits(value, hints[key]):
+            wanted = getattr(hints[key], "__name__", str(hints[key]))
+            raise EnvError(f"Argument '{key}' of environment '{name}' must be of type {wanted}, not {value!r}.")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a plain type; types that are not plain are the environment's own business."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if hint is type(None):
+        return value is None
+    if hint in (bool, str):
+        return isinstance(value, hint)
+    if hint in (int, float):
+        number = numbers.Integral if hint is int else numbers.Real
+        return isinstance(value, number) and not isinstance(value, bool) and abs(value) < math.inf
+    return True
 
 
 def make_from(recipe: Recipe) -> PythonEnv:
