@@ -42,3 +42,13 @@ def require_refused(answer: Answer, about: str) -> None:
     assert about.lower() in answer.said.lower(), answer.said
     for sign in ("Traceback", "Errno", "Error:", "object at 0x"):
         assert sign not in answer.err, answer.err
+
+
+def accepting_nothing(monkeypatch: Any) -> None:
+    """From here on a command that begins to train fails the test: what is bad must be refused before."""
+
+    def begin(*_: Any) -> None:
+        raise AssertionError("it was accepted")
+
+    monkeypatch.setattr("emu.training.loop.training_keys", begin)  # everything but the networks has been built
+    monkeypatch.setattr("emu.study.plan.sweep.Processes.start", begin)
