@@ -9,6 +9,7 @@ A piece has a `Settings` dataclass for its own numbers; `emu.config.build.settin
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import os
@@ -76,11 +77,12 @@ class Registry(Generic[T]):
 def imported(path: str, what: str, error: type[EmuError] = ConfigError) -> Any:
     """The object that `module:Name` stands for; nothing of it is called. The current folder is looked in last."""
     module_name, _, attribute = path.partition(":")
-    if not module_name or not attribute:
+    if not module_name or not attribute or module_name.startswith("."):
         raise error(f"'{path}' names no {what}: write `module:Name`.")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)
+    with contextlib.suppress(OSError):  # the current folder was removed
+        here = os.getcwd()
+        if here not in sys.path:
+            sys.path.append(here)
     try:
         found: Any = importlib.import_module(module_name)
     except ImportError as problem:

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
+from emu.cli.output import say, say_aside
 from emu.errors import EmuError
 
 Folders = Annotated[list[Path], tyro.conf.Positional]
@@ -17,7 +18,7 @@ Kind = Literal["curves", "ablation", "parameter", "recall", "profile", "improvem
 
 def warn(text: str) -> None:
     """A note on the terminal that does not mix with what is printed."""
-    Console(stderr=True).print(f"[yellow]note[/] {escape(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True, emoji=False).print(f"[yellow]note[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def plot(
@@ -57,7 +58,7 @@ def plot(
     loaded = load_runs(runs, warn)
     options = Options(metric, measure, parameter, band, smooth, training, mix_versions, title)
     path = draw(kind, loaded, out_file or Path(f"{kind}.png"), options)
-    Console().print(escape(f"{path}: {len(loaded)} runs"), soft_wrap=True, highlight=False)
+    say(f"{path}: {len(loaded)} runs")
     return 0
 
 
@@ -84,7 +85,7 @@ def table(
     print_tables(tables)
     if out_folder is not None:
         for path in write_tables(tables, kind, out_folder):
-            Console(stderr=True).print(escape(str(path)), soft_wrap=True, highlight=False)
+            say_aside(str(path))
     return 0
 
 
@@ -112,7 +113,7 @@ def absolute(runs: Folders, again: bool = False, trust: bool = False) -> int:
         measured += 1
         value = score.text(sum(content[score.absolute]) / content["episodes"], 3)
         text = f"{folder}: {score.name} {value} in {content['episodes']} episodes"
-        Console().print(escape(text) + (" (measured before)" if known else ""), soft_wrap=True, highlight=False)
+        say(text + (" (measured before)" if known else ""))
     if not measured:
         raise EmuError("None of these runs could be measured.")
     return 0
@@ -129,5 +130,5 @@ def export(folder: Annotated[Path, tyro.conf.Positional], out_file: Annotated[Pa
     from emu.study.analysis.runs import load_runs
 
     loaded = load_runs([folder], warn)
-    Console().print(escape(f"{write(loaded, out_file)}: {len(loaded)} runs"), soft_wrap=True, highlight=False)
+    say(f"{write(loaded, out_file)}: {len(loaded)} runs")
     return 0

@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         print_error(error)
         return 2
     except KeyboardInterrupt:  # before a run began or after it ended; in between, training saves
-        Console(stderr=True).print("Interrupted.")
+        Console(stderr=True, emoji=False).print("Interrupted.")
         return 130
     except BrokenPipeError:  # `emu envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -92,11 +92,13 @@ def _call(words: list[str]) -> int:
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
     """Warnings of the package in its own manner, without the line of code that gave them."""
-    Console(stderr=True).print(f"[yellow]warning[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+    Console(stderr=True, emoji=False).print(
+        f"[yellow]warning[/] {escape(str(message))}", highlight=False, soft_wrap=True
+    )
 
 
 def _print_help() -> None:
-    out = Console()
+    out = Console(emoji=False)
     rows = Table(box=None, show_header=False)
     for name, command in COMMANDS.items():
         rows.add_row(f"  emu {name}", (command.__doc__ or "").splitlines()[0])

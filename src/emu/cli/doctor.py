@@ -73,7 +73,7 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         text = escape(finding.text)
         table.add_row(finding.name, text if finding.fine else f"[bold red]{text}[/]")
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def installation() -> list[Finding]:

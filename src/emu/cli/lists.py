@@ -32,7 +32,7 @@ def list_envs(
     names = [words] if words in entries else [name for name in entries if words in name]
     if not names:
         raise EmuError(f"No environment's name contains '{words}'. {did_you_mean(words, entries)}")
-    with Console(stderr=True).status("asking the environments …"):
+    with Console(stderr=True, emoji=False).status("asking the environments …"):
         specs = {name: _specification(name) for name in names}
     if as_json:
         print(json.dumps({name: {"summary": entries[name].summary, **spec} for name, spec in specs.items()}, indent=2))
@@ -42,7 +42,7 @@ def list_envs(
         if others := [name for name in entries if words in name and name not in names]:
             say(f"\nAlso: {', '.join(others)}")
         return 0
-    out = Console()
+    out = Console(emoji=False)
     out.print(_table(specs, out.width))
     for text in dict.fromkeys(spec["missing"] for spec in specs.values() if "missing" in spec):
         say(f"\n{text}")
@@ -85,7 +85,7 @@ def _tell(name: str, summary: str, spec: dict[str, Any]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for key, value in spec.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def list_algos(as_json: AsJson = False) -> int:
@@ -99,7 +99,7 @@ def list_algos(as_json: AsJson = False) -> int:
     if as_json:
         print(json.dumps({name: algorithm._asdict() for name, algorithm in ALGORITHMS.items()}, indent=2))
         return 0
-    out = Console()
+    out = Console(emoji=False)
     table = Table("name", "builds on", "what it is, and what it changes", box=None)
     for name, algorithm in ALGORITHMS.items():
         changes = "\n".join(f"[dim]{key} = {value}[/]" for key, value in algorithm.changes.items())

@@ -18,16 +18,16 @@ AsJson = Annotated[bool, tyro.conf.arg(name="json")]
 
 def say(text: str) -> None:
     """A line on standard output, as it is: nothing in it is read as markup, nothing is broken in two."""
-    Console().print(escape(text), highlight=False, soft_wrap=True)
+    Console(emoji=False).print(escape(text), highlight=False, soft_wrap=True)
 
 
 def say_aside(text: str) -> None:
     """A line on standard error, for what is not the command's answer."""
-    Console(stderr=True).print(escape(text), highlight=False, soft_wrap=True)
+    Console(stderr=True, emoji=False).print(escape(text), highlight=False, soft_wrap=True)
 
 
 def print_error(error: Exception) -> None:
-    Console(stderr=True).print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    Console(stderr=True, emoji=False).print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
 
 
 def print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
@@ -35,7 +35,7 @@ def print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
     if as_json:
         print(json.dumps(values))
         return
-    out = Console()
+    out = Console(emoji=False)
     out.print(f"[bold]{escape(title)}[/]", highlight=False, soft_wrap=True)
     table = Table(box=None, show_header=False)
     for name, value in values.items():

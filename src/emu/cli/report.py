@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
-from rich.markup import escape
 
 from emu.cli.analysis import warn
+from emu.cli.output import say
 
 
 def report(
@@ -29,5 +28,5 @@ def report(
     from emu.study.report.page import write_report
 
     path = write_report(folder, out_file, projection, take_snapshots, warn)
-    Console().print(escape(f"{path}: {path.stat().st_size / 1e6:.1f} MB"), soft_wrap=True, highlight=False)
+    say(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -117,7 +117,7 @@ def _launcher(chosen: Plan, out: Path, command: list[str], workers: int, address
 
 def _report(outcome: Outcome, out: Path, command: Sequence[str]) -> int:
     """Say how it ended; the exit status."""
-    console = Console()
+    console = Console(emoji=False)
     failed, stopped = outcome.failed, outcome.stopped
     text = f"{outcome.finished} runs finished, {outcome.found} were finished before, {len(failed)} failed: {out}"
     say(text)
@@ -148,7 +148,7 @@ def _list(workers: int) -> int:
     from emu.study.plan.experiments import EXPERIMENTS, SCALES, plan
     from emu.study.plan.sweep import default_workers
 
-    speeds, console = speed.known_speeds(), Console()
+    speeds, console = speed.known_speeds(), Console(emoji=False)
     table = Table("study", "scale", box=None)
     for title in ("runs", "steps", "time here"):
         table.add_column(title, justify="right", no_wrap=True)

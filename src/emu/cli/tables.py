@@ -22,7 +22,7 @@ NAMES = ("environment", "algorithm", "")  # columns of words, which are never br
 
 def print_tables(tables: Sequence[Table], out: Console | None = None) -> None:
     """Print tables of a study."""
-    out = out or Console()
+    out = out or Console(emoji=False)
     if not out.is_terminal:
         print("\n".join(map(markdown, tables)), end="")
         return

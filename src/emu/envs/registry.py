@@ -104,7 +104,11 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, hint)
     if hint in (int, float):
         number = numbers.Integral if hint is int else numbers.Real
-        return isinstance(value, number) and not isinstance(value, bool) and abs(value) < math.inf
+        return (
+            isinstance(value, number)
+            and not isinstance(value, bool)
+            and (not isinstance(value, float) or math.isfinite(value))
+        )
     return True
 
 

@@ -40,7 +40,7 @@ class Progress:
     """Reports one run on standard error. `quiet` says nothing at all."""
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
-        self.console = console or Console(stderr=True, quiet=quiet)
+        self.console = console or Console(stderr=True, emoji=False, quiet=quiet)
         self.closed_by: str | None = None  # the signal that stands for an output that nobody reads any more
         self.status = Status()
         self._done_before: set[str] = set()

@@ -114,7 +114,7 @@ class Watch:
 
     def __init__(self, lines: Sequence[Line], title: str, console: Console | None = None) -> None:
         self.lines, self.title = list(lines), title
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, emoji=False)
         self._live: Live | None = None
         self._spoke = time.monotonic()
 
