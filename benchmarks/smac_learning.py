@@ -4,8 +4,8 @@
 
 For every run: the win rate at 200,000, 500,000 and a million steps (mean of the evaluations within 25,000 steps), how
 far consecutive evaluations jump (standard deviation, while the mean of five is 0.2 to 0.8), how many are exactly 0 or 1
-(while it is 0.3 to 0.7), and what exploring at 0.05 costs: greedy and training win rate where the greedy one is about
-0.5 and 0.9. The real figures are of QMIX with PyMARL's settings on SC2 4.10 and 4.6.2, runs that others logged in
+(while it is 0.3 to 0.7), how much the returns of one evaluation's 32 battles vary by their win rate, and what exploring
+at 0.05 costs: greedy and training win rate where the greedy one is about 0.5 and 0.9. The real figures are of QMIX with PyMARL's settings on SC2 4.10 and 4.6.2, runs that others logged in
 public: ranges are over 8 to 22 runs. 32 battles of one unchanged policy jump by 0.117.
 """
 
@@ -21,6 +21,7 @@ from emu.study.analysis.runs import WIN_RATE, Run, find_runs, load_runs
 
 MARKS = (200_000, 500_000, 1_000_000)
 NEAR = 25_000  # steps to both sides of a mark
+SPREAD_AT = (0.5, 0.75, 0.9)  # win rates, give or take 0.1
 BANDS = ((0.4, 0.6), (0.85, 0.95))  # greedy win rates at which the cost of exploring is looked at
 
 
@@ -29,14 +30,15 @@ class Real(NamedTuple):
 
     at: tuple[tuple[float, float], ...]  # lowest and highest run at each of MARKS
     jump: float
+    spread: tuple[float, float, float]  # standard deviation of the returns of an evaluation, at each of SPREAD_AT
     costs: str  # greedy -> with exploration
 
 
 REAL = {
-    "smac/2s3z": Real(((0.21, 0.62), (0.72, 0.95), (0.91, 0.98)), 0.155, ".50→.40, .91→.83"),
-    "smac/8m": Real(((0.57, 0.82), (0.56, 0.95), (0.94, 0.99)), 0.19, ".55→.37, .91→.74"),
-    "smac/3s5z": Real(((0.09, 0.42), (0.53, 0.81), (0.82, 0.94)), 0.146, ".51→.34, .90→.77"),
-    "smac/5m_vs_6m": Real(((0.00, 0.09), (0.00, 0.60), (0.06, 0.72)), 0.124, ".51→.20, .87→.47"),
+    "smac/2s3z": Real(((0.21, 0.62), (0.72, 0.95), (0.91, 0.98)), 0.155, (3.4, 2.7, 1.6), ".50→.40, .91→.83"),
+    "smac/8m": Real(((0.57, 0.82), (0.56, 0.95), (0.94, 0.99)), 0.19, (4.1, 3.4, 2.0), ".55→.37, .91→.74"),
+    "smac/3s5z": Real(((0.09, 0.42), (0.53, 0.81), (0.82, 0.94)), 0.146, (2.9, 2.3, 1.4), ".51→.34, .90→.77"),
+    "smac/5m_vs_6m": Real(((0.00, 0.09), (0.00, 0.60), (0.06, 0.72)), 0.124, (5.0, 4.3, 3.2), ".51→.20, .87→.47"),
 }
 
 
@@ -61,6 +63,9 @@ def describe(run: Run, real: Real | None) -> list[str]:
     jump, exact, count = jumps(wins)
     lines.append(f"jumps      {jump:.3f}" + (f"   real {real.jump}" if real else ""))
     lines.append(f"exactly 0 or 1: {exact} of {count} evaluations in mid-learning")
+    spread = ", ".join(f"{value:.1f}" for value in spreads(run))
+    beside = "   real " + ", ".join(map(str, real.spread)) if real else ""
+    lines.append(f"returns of an evaluation at 0.5, 0.75, 0.9 vary by {spread}{beside}")
     costs = ", ".join(f"{greedy:.2f}→{training:.2f}" for greedy, training in exploring(run))
     lines.append(f"exploring  {costs or 'not there yet'}" + (f"   real {real.costs}" if real else ""))
     return lines
@@ -82,6 +87,13 @@ def jumps(wins: np.ndarray) -> tuple[float, int, int]:
     inner = wins[(means > 0.3) & (means < 0.7)]
     exact = int(np.isin(inner, (0.0, 1.0)).sum())
     return float(np.sqrt(np.mean(differences**2))) if len(differences) else float("nan"), exact, len(inner)
+
+
+def spreads(run: Run) -> list[float]:
+    """Mean standard deviation of the returns of an evaluation whose win rate is near each of SPREAD_AT."""
+    wins, deviations = run.series(WIN_RATE)[1], run.series("test_return_std")[1]
+    near = [deviations[np.abs(wins - rate) <= 0.1] for rate in SPREAD_AT]
+    return [float(values.mean()) if len(values) else float("nan") for values in near]
 
 
 def exploring(run: Run) -> list[tuple[float, float]]:
