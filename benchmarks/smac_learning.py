@@ -5,8 +5,10 @@
 For every run: the win rate at 200,000, 500,000 and a million steps (mean of the evaluations within 25,000 steps), how
 far consecutive evaluations jump (standard deviation, while the mean of five is 0.2 to 0.8), how many are exactly 0 or 1
 (while it is 0.3 to 0.7), how much the returns of one evaluation's 32 battles vary by their win rate, and what exploring
-at 0.05 costs: greedy and training win rate where the greedy one is about 0.5 and 0.9. The real figures are of QMIX with PyMARL's settings on SC2 4.10 and 4.6.2, runs that others logged in
-public: ranges are over 8 to 22 runs. 32 battles of one unchanged policy jump by 0.117.
+at 0.05 costs: greedy and training win rate where the greedy one is about 0.5 and 0.9.
+
+The real figures are of QMIX with PyMARL's settings on SC2 4.10 and 4.6.2, runs that others logged in public: ranges are
+over 8 to 22 runs. 32 battles of one unchanged policy jump by 0.117.
 """
 
 from __future__ import annotations
