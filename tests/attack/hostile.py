@@ -233,7 +233,7 @@ LETHAL: dict[str, tuple[str, Callable[..., Any], str]] = {
     ),
     "hangs": ("step", does(lambda: time.sleep(1000)), "`step(action)` did not come back within"),
     "hangs in reset": ("reset", does(lambda: time.sleep(1000)), "`reset(seed)` did not come back within"),
-    "spins": ("step", does(lambda: [None for _ in iter(int, 1)]), "`step(action)` did not come back within"),
+    "spins": ("step", does(lambda: all(True for _ in iter(bool, 1))), "`step(action)` did not come back within"),
     "crashes": ("step", does(crash), "killed by SIGSEGV, a crash in compiled code (episode"),
     "aborts": ("step", does(os.abort), "killed by SIGABRT, an abort in compiled code"),
     "kills itself": ("step", does(lambda: os.kill(os.getpid(), signal.SIGKILL)), "killed by SIGKILL"),

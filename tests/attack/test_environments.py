@@ -185,7 +185,7 @@ def test_training_in_a_harmful_environment_ends_and_leaves_nothing(tmp_path, cap
     if fault == "eats memory":
         pytest.skip("a worker may take what the machine has")
     status, said = train(tmp_path / "run", capsys, HOSTILE, fault=fault)
-    harmless = fault in UNTIDY or fault.startswith("close") or fault == "forks"
+    harmless = fault in UNTIDY or fault.startswith("close ") or fault == "forks"
     assert status == 0 if harmless else status == 2 and "error " in said
 
 

@@ -99,13 +99,13 @@ def write_view(view: View, arrays: SharedArrays, copy: int, env: PythonEnv) -> N
     """NaN and infinity pass: the supervisor stops for them. What the arrays cannot hold does not."""
     if not isinstance(view, View):
         _refuse(*view_faults(view, env.spec))
-    for name, value in zip(View._fields, view, strict=True):
-        row, value = getattr(arrays, name)[copy], np.asarray(value)
-        if value.shape != row.shape or value.dtype.kind not in NUMBERS:
-            _refuse(*(fault for fault in view_faults(view, env.spec) if fault.ends_episode))
-        if row.dtype.kind in "iu" and value.dtype != row.dtype:
-            _refuse(*view_faults(view, env.spec))  # a cast would wrap around
-        with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):
+        for name, value in zip(View._fields, view, strict=True):
+            row, value = getattr(arrays, name)[copy], np.asarray(value)
+            if value.shape != row.shape or value.dtype.kind not in NUMBERS:
+                _refuse(*(fault for fault in view_faults(view, env.spec) if fault.ends_episode))
+            if row.dtype.kind in "iu" and value.dtype != row.dtype:
+                _refuse(*view_faults(view, env.spec))  # a cast would wrap around
             row[...] = value
 
 
