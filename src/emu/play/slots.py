@@ -18,7 +18,7 @@ import numpy as np
 
 from emu.envs.protocols import Env, PythonEnv
 from emu.envs.spec import EnvSpec
-from emu.errors import EnvError
+from emu.errors import CheckpointError, EnvError
 from emu.types import DONE, SEEN, Array, Episode
 
 
@@ -94,12 +94,34 @@ class SlotStream:
         return arrays
 
     def load(self, arrays: dict[str, Any]) -> None:
+        self._require_fitting(arrays)
         self.begun = np.array(arrays["begun"])
         self.stream = []
         if "obs" in arrays:
             count = len(arrays["obs"]) // self.chunk
             fields = {name: np.split(np.asarray(arrays[name]), count) for name in Slot._fields if name in arrays}
             self.stream = [Slot(**{name: parts[i] for name, parts in fields.items()}) for i in range(count)]
+
+    def _require_fitting(self, arrays: dict[str, Any]) -> None:
+        """Refuse unfinished episodes of other shapes or types than this rollout keeps, before they are cut up."""
+        begun, slots = np.asarray(arrays.get("begun")), len(np.atleast_1d(arrays.get("obs", [])))
+        fits = begun.shape == (self.copies,) and begun.dtype.kind in "iu" and slots % self.chunk == 0
+        fits = fits and bool(((begun >= 0) & (begun <= slots)).all())
+        like = empty_slots(self.env.spec, 1, self.copies, log_prob=True)._asdict()
+        for name in arrays.keys() & like.keys():
+            found, wanted = np.asarray(arrays[name]), np.asarray(like[name])
+            shapes = {(slots, *wanted.shape[1:])} | ({(slots, self.copies, 0)} if name == "state" else set())
+            fits = fits and found.shape in shapes and same_kind(found, wanted)
+        if not fits or (slots and arrays.keys() - {"begun", "log_prob"} != like.keys() - {"log_prob"}):
+            raise CheckpointError(
+                "The unfinished episodes in the checkpoint do not fit this run's environment, rollout.envs and "
+                "rollout.chunk. It was left as it is."
+            )
+
+
+def same_kind(found: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether both hold truth values, or both numbers."""
+    return found.dtype.kind in ("b" if wanted.dtype.kind == "b" else "fiu")
 
 
 def empty_slots(spec: EnvSpec, chunk: int, copies: int, log_prob: bool) -> Slot:

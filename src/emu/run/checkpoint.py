@@ -28,13 +28,13 @@ from emu.files import (
     flush_folder,
     parse_json,
     quoted,
-    read_object,
     reason,
     replace_arrays,
     replace_json,
 )
 from emu.run.folder import RunFolder
-from emu.run.segments import OURS, Segment, SegmentDamaged
+from emu.run.record import Record
+from emu.run.segments import OURS, Segment, SegmentDamaged, require_fitting
 from emu.run.trees import SUFFIX, load_part, load_tree, save_tree
 from emu.types import Episode, PyTree
 
@@ -178,12 +178,21 @@ class Checkpoints:
         """The state in the newest checkpoint that is whole; None where there is none."""
         return next((state for _, state in self._whole(warn, set_aside)), None)
 
-    def load(self, like: PyTree, replay: Replay | Transitions, warn: Warn, read_only: bool = False) -> Restored:
+    def load(
+        self,
+        like: PyTree,
+        replay: Replay | Transitions,
+        warn: Warn,
+        read_only: bool = False,
+        check: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> Restored:
         """The newest checkpoint that is whole with all its episodes; else the newest, without the damaged ones.
 
-        `read_only`: nothing in the folder is renamed, repaired or removed.
+        `read_only`: nothing in the folder is renamed, repaired or removed. `check` refuses a state by raising.
         """
         folder, state, episodes, lost = self._choose(warn, read_only)
+        check(state)
+        require_fitting(episodes, replay.spec)
         try:
             with np.load(folder / ROLLOUT, allow_pickle=False) as stored:
                 arrays = dict(stored)
@@ -319,14 +328,13 @@ def _verify_file(path: Path, expected: Fingerprint) -> None:
 
 def _read_state(folder: Path) -> dict[str, Any]:
     try:
-        state = read_object(folder / STATE)
+        state = Record.read(folder / STATE)
+        if state.whole("replay_added") < state.whole("replay_first") or "segments" not in state:
+            raise EmuError(f"{folder / STATE} does not say which episodes belong to it.")
+        state.records("segments")
     except EmuError as error:
         raise CheckpointError(str(error)) from error
-    if not all(isinstance(state.get(name), int) for name in ("replay_added", "replay_first")) or not isinstance(
-        state.get("segments"), list
-    ):
-        raise CheckpointError(f"{folder / STATE} does not say which episodes belong to it.")
-    return state
+    return state.content
 
 
 def _read_back(folder: Path, content: Content) -> None:

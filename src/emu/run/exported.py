@@ -18,6 +18,7 @@ from emu.config import Config, from_dict, to_dict
 from emu.errors import CheckpointError, EmuError
 from emu.files import read_object, replace_bytes, replace_json, writing
 from emu.run.onnx_graph import onnx_bytes
+from emu.run.record import Record
 from emu.run.trees import SUFFIX, load_tree, named_leaves, save_tree
 from emu.types import PyTree
 
@@ -104,5 +105,6 @@ def read_exported_config(folder: Path) -> Config:
 
 def load_exported(folder: Path, like: PyTree) -> tuple[PyTree, dict[str, float]]:
     """The parameters and the evaluation they were the best in; its `step` is always there."""
-    content = read_description(folder)
-    return load_tree(folder / PARAMETERS, like), {"step": content["step"], **content["evaluation"]}
+    record = Record(read_description(folder), str(folder / DESCRIPTION))
+    evaluation = record.record("evaluation").values()
+    return load_tree(folder / PARAMETERS, like), {**evaluation, "step": record.whole("step")}

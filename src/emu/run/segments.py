@@ -18,8 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from emu.errors import CheckpointError
+from emu.envs.spec import EnvSpec
+from emu.errors import CheckpointError, EmuError
 from emu.files import Fingerprint, reason, replace_arrays, replace_bytes
+from emu.play.slots import same_kind
+from emu.run.record import Record
 from emu.types import DONE, SEEN, Episode
 
 STRIPES = 16
@@ -35,11 +38,12 @@ class Segment:
 
     def __init__(self, folder: Path, described: dict[str, Any]) -> None:
         try:
-            self.first, self.count = int(described["first"]), int(described["count"])
-            self.expected = Fingerprint(described["bytes"], described["crc"])
-            name = str(described["name"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"a segment of the replay is described wrongly: {described!r}") from error
+            record = Record(described, "a segment of the replay")
+            self.first, self.count = record.whole("first"), record.whole("count", least=1)
+            self.expected = Fingerprint(record.whole("bytes"), record.whole("crc"))
+            name = record.text("name")
+        except EmuError as error:
+            raise CheckpointError(f"The replay is described wrongly: {error}") from error
         if not OURS.fullmatch(name):
             raise CheckpointError(f"'{name}' is no name of a segment")
         self.described, self.path = described, folder / name
@@ -134,7 +138,39 @@ def _load(content: bytes) -> dict[str, np.ndarray]:
         return dict(stored)
 
 
+def require_fitting(episodes: list[Episode], spec: EnvSpec) -> None:
+    """Refuse episodes of another task before a replay takes them: shapes, types, and how long one may be."""
+    fields = spec.step_fields
+    for episode in episodes:
+        if episode.length > spec.episode_limit:
+            raise CheckpointError(
+                f"An episode of the replay has {episode.length} steps; {spec.episode_limit} are possible"
+            )
+        for name, (shape, kind) in fields.items():
+            found = np.asarray(getattr(episode, name))
+            if found.shape[1:] != shape or not same_kind(found, np.empty(0, kind)):
+                raise CheckpointError(
+                    f"The replay does not fit '{spec.name}': '{name}' is {found.dtype}{list(found.shape[1:])} a step, "
+                    f"expected {np.dtype(kind)}{list(shape)}"
+                )
+
+
+def _require_whole(arrays: dict[str, np.ndarray]) -> None:
+    """Refuse arrays that do not hold what their lengths say."""
+    lengths, won = arrays["lengths"], arrays["won"]
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or won.shape != lengths.shape or won.dtype != np.bool_:
+        raise ValueError("its lengths or wins are none")
+    if lengths.size and not (lengths.min() >= 1 and lengths.max() < 2**31):
+        raise ValueError("an episode has no length")
+    steps = int(lengths.sum())
+    for names, rows in ((SEEN, steps + len(lengths)), (DONE, steps)):
+        for name in names:
+            if name in arrays and (arrays[name].ndim < 1 or len(arrays[name]) != rows):
+                raise ValueError(f"'{name}' does not hold what the lengths say")
+
+
 def _cut(arrays: dict[str, np.ndarray]) -> list[Episode]:
+    _require_whole(arrays)
     episodes, step, shown = [], 0, 0
     for index, length in enumerate(arrays["lengths"].tolist()):
         seen, done = slice(shown, shown + length + 1), slice(step, step + length)

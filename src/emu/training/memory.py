@@ -14,7 +14,7 @@ import jax
 from emu.config import Config
 from emu.config.build import settings_of
 from emu.envs.spec import EnvSpec
-from emu.errors import ConfigError
+from emu.errors import CheckpointError, ConfigError
 from emu.memory import EpisodicMemory, Recall
 from emu.memory.embedders import Embedder
 from emu.memory.options import KINDS
@@ -87,4 +87,7 @@ class TrainingMemory:
     def load(self, folder: Path, state: PyTree, trainings: int) -> None:
         self.state, self.trainings = jax.device_put(state), trainings
         self.memory.encode = self.embedder.encoder(self.state)
-        self.memory.load(folder)
+        try:
+            self.memory.load(folder)
+        except RecursionError as error:
+            raise CheckpointError(f"The memory in {folder} cannot be read: it is nested too deeply.") from error

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.config import to_dict
-from emu.errors import EmuError
+from emu.errors import CheckpointError, EmuError
 from emu.run.best import best_copy
 from emu.run.checkpoint import Content, Restored
+from emu.run.record import Record
 
 if TYPE_CHECKING:
     from emu.config import Config
@@ -57,7 +60,8 @@ def plain_settings(config: Config) -> dict[str, Any]:
 
 def restore(trainer: Trainer, read_only: bool = False) -> Restored:
     """Load the newest whole checkpoint. `read_only`: the folder stays as it is."""
-    found = trainer.checkpoints.load(device_tree(trainer), trainer.replay, trainer.progress.warn, read_only)
+    check = functools.partial(require_sound, trainer)
+    found = trainer.checkpoints.load(device_tree(trainer), trainer.replay, trainer.progress.warn, read_only, check)
     trainer.state = trainer.learner.shards.replicate(found.tree["learner"])
     trainer.rollout_state = trainer.rollout.shards.put(found.tree["rollout"])
     trainer.rollout.load(found.arrays)
@@ -68,6 +72,29 @@ def restore(trainer: Trainer, read_only: bool = False) -> Restored:
     for name, done in found.state["schedules"].items():
         trainer.schedules[name].done = done
     return found
+
+
+def require_sound(trainer: Trainer, state: dict[str, Any]) -> None:
+    """Refuse a checkpoint's state unless every part of it is what `save` writes, before anything takes it over."""
+    record = Record(state, "The checkpoint's state")
+    counters, schedules, means = (record.record(name) for name in ("counters", "schedules", "means"))
+    for name in ("step", "episodes", "updates", "last_checkpoint"):
+        counters.whole(name)
+    owed, best = counters.number("owed"), counters.content.get("best")
+    pair = isinstance(best, list) and len(best) == 2 and all(isinstance(value, int | float) for value in best)
+    known = {field.name for field in dataclasses.fields(trainer.counters)}
+    if owed < 0 or not pair or set(counters) != known or set(schedules) != set(trainer.schedules):
+        raise CheckpointError("The checkpoint's counters or schedules are not those of a run of this version.")
+    for name in schedules:
+        schedules.whole(name, least=-1)
+    for name in means:
+        total, count = means.numbers(name, 2)
+        if count < 1 or not math.isfinite(total):
+            raise CheckpointError(f"The checkpoint's mean of '{name}' is none.")
+    record.whole("metrics_bytes")
+    record.record("best").values()
+    if trainer.memory:
+        record.whole("trainings")
 
 
 def require_finite(trainer: Trainer, values: dict[str, float]) -> None:

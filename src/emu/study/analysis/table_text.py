@@ -35,8 +35,8 @@ def write_tables(tables: Sequence[Table], kind: str, folder: Path) -> list[Path]
     paths = [folder / f"{kind}.md", folder / f"{kind}.tex"]
     with writing(folder, "Choose another folder with --out."):
         folder.mkdir(parents=True, exist_ok=True)
-        paths[0].write_text("\n".join(markdown(table) for table in tables), "utf-8")
-        paths[1].write_text("\n".join(latex(table) for table in tables), "utf-8")
+        paths[0].write_text("\n".join(markdown(table) for table in tables), "utf-8", "backslashreplace")
+        paths[1].write_text("\n".join(latex(table) for table in tables), "utf-8", "backslashreplace")
     return paths
 
 

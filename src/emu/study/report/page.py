@@ -52,7 +52,7 @@ def write_report(
             "DATA": as_script(data),
         }
     )
-    return _write(out, page.encode(), warn)
+    return _write(out, page.encode("utf-8", "backslashreplace"), warn)
 
 
 def _write(out: Path, content: bytes, warn: Warn) -> Path:
