@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 OURS = str(Path(__file__).parent)
-INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 LONGEST = 500  # characters of somebody else's message
 
@@ -73,7 +72,8 @@ def origin(error: BaseException) -> str:
 def origin_of(frames: list[tuple[str, int, str]]) -> str:
     """The same of (file, line, function), the innermost last."""
     outside = [frame for frame in frames if not frame[0].startswith((OURS, "<"))]
-    own = [frame for frame in outside if not frame[0].startswith(INSTALLED)]
+    installed = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    own = [frame for frame in outside if not frame[0].startswith(installed)]
     if not outside:
         return ""
     file, line, function = (own or outside)[-1]

@@ -12,11 +12,12 @@ import shlex
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from emu.errors import EmuError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def cache_home() -> Path:
@@ -63,6 +64,8 @@ def replace_json(path: Path, content: Any, indent: int | None = None) -> None:
 
 def replace_arrays(path: Path, arrays: dict[str, np.ndarray], compressed: bool = True) -> None:
     """A .npz without pickle; the same arrays give the same bytes."""
+    import numpy as np  # a fifth of a second that most commands can do without
+
     with replacing(path) as file:
         (np.savez_compressed if compressed else np.savez)(file, allow_pickle=False, **arrays)
 

@@ -67,4 +67,4 @@ def test_every_kind_of_environment_is_played_from_the_command_line(env, capsys):
 
 def test_no_episodes_are_refused(capsys):
     assert main(["play", "gridworld/tiny", "--episodes", "0"]) == 2
-    assert "at least 1, not 0" in capsys.readouterr().err
+    assert "between 1 and 10,000,000, not 0" in capsys.readouterr().err

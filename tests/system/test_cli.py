@@ -175,7 +175,7 @@ def test_every_option_of_train_has_a_help_text():
         (["evaluate", "nowhere"], "nowhere is not a run folder"),
         (["evaluate", "nowhere", "--which", "newest"], "--which must be best, last, or the step"),
         (["render", "nowhere", "--fps", "0"], "--fps must lie between"),
-        (["evaluate", "nowhere", "--episodes", "0"], "--episodes must be at least 1"),
+        (["evaluate", "nowhere", "--episodes", "0"], "--episodes must lie between 1 and"),
         (["plot", "nowhere"], "nowhere does not exist"),
         (["check", "matrix/climbin"], "Did you mean 'matrix/climbing'?"),
     ],
