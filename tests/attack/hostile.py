@@ -257,10 +257,10 @@ UNTIDY: dict[str, tuple[str, Callable[..., Any], str]] = {
     "children": (
         "step",
         does(lambda: subprocess.Popen(["sleep", "1000"])),
-        "running after `close()` (sleep)",
+        "running after `close()` (",
     ),
-    "detached": ("step", does(detach), "running after `close()` (sleep)"),
-    "daemons": ("step", does(daemonise), "running after `close()` (sleep)"),
+    "detached": ("step", does(detach), "running after `close()` ("),
+    "daemons": ("step", does(daemonise), "running after `close()` ("),
 }
 
 FAULTS = {**{name: row[:2] for table in (WRONG, LETHAL, UNTIDY) for name, row in table.items()}}
