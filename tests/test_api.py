@@ -324,7 +324,7 @@ def test_evaluate_plays_the_episodes_of_its_seed(run, team):
     values = emu.evaluate(team, episodes=16, seed=5)
     assert values == emu.evaluate(run, episodes=16, seed=5) and values["episodes"] == 16
     assert 0 <= values["test_win_rate"] <= 1 and values["trained_steps"] == team.step
-    with pytest.raises(EmuError, match="at least 1"):
+    with pytest.raises(EmuError, match="between 1 and"):
         emu.evaluate(team, episodes=0)
 
 

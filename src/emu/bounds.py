@@ -49,6 +49,9 @@ Count = Annotated[int, Within(1), _Countable]  # of things that there must be
 CountOrNone = Annotated[int, Within(0), _Countable]  # of things that there may be none of
 
 
+MOST_EPISODES = 10_000_000  # that anybody may ask for at once: the values of each are kept until all are played
+
+
 class Options:
     """Base of the options dataclasses: checks the bounds on the fields, then the rules between fields."""
 

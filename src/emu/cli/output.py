@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from emu.bounds import MOST_EPISODES
 from emu.errors import EmuError
 
-MOST_EPISODES = 10_000_000
 AsJson = Annotated[bool, tyro.conf.arg(name="json")]
 
 
