@@ -75,7 +75,10 @@ def play(
     if gif is not None:
         require_gif(gif)
     game = envs.make(env, **(env_args or {}))
-    print_values(summary_of(play_scripted(game, policy, episodes, seed)), as_json, f"{policy} on {env}")
+    values = summary_of(play_scripted(game, policy, episodes, seed))
+    if not game.spec.has_goal:
+        del values["win_rate"]
+    print_values(values, as_json, f"{policy} on {env}")
     if gif is not None:
         with pictured(game) as shown:
             (episode,) = play_scripted(shown, policy, 1, seed, frames=True)
