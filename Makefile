@@ -21,8 +21,9 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 demo: install
 	$(BIN)/emu demo
 
+# A test that hangs ends after a quarter of an hour, with the stack of every thread.
 test: install-dev
-	$(PYTEST) -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" --timeout 900 $(ARGS)
 
 test-slow: install-dev
 	$(PYTEST) -m slow $(ARGS)
