@@ -34,7 +34,7 @@ def plot(
     mix_versions: bool = False,
     title: str = "",
 ) -> int:
-    """Draw runs: learning curves, ablations, a parameter, recall, comparisons over tasks, the embedding by t-SNE.
+    """Draw runs: curves, ablations, a parameter, comparisons, the memory.
 
     Args:
         runs: Run folders, or folders that contain some; labels come from a study's study.json.
@@ -68,7 +68,9 @@ def table(
     out_folder: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     mix_versions: bool = False,
 ) -> int:
-    """Print a table of runs, as Markdown in a pipe; --out also writes it as KIND.md and KIND.tex.
+    """Print a table of runs; in a pipe, as Markdown.
+
+    With --out it is also written as KIND.md and KIND.tex.
 
     Args:
         runs: Run folders, or folders that contain some; labels come from a study's study.json.
@@ -90,7 +92,9 @@ def table(
 
 
 def absolute(runs: Folders, again: bool = False, trust: bool = False) -> int:
-    """Evaluate the best team of every run in ten times the episodes; writes absolute.json into the run's folder.
+    """Evaluate the best team of every run in ten times the episodes.
+
+    Writes absolute.json into the run's folder.
 
     Args:
         runs: Run folders, or folders that contain some.

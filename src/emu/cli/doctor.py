@@ -53,7 +53,9 @@ class Finding(NamedTuple):
 
 
 def doctor(subject: Annotated[str, tyro.conf.Positional] = "") -> int:
-    """Say what is installed, what JAX sees, and which extras are missing; `smac`: what real StarCraft II lacks.
+    """Say what is installed, what JAX sees, and which extras are missing.
+
+    `emu doctor smac` says what real StarCraft II lacks.
 
     Args:
         subject: Nothing for the package itself; smac for the real StarCraft Multi-Agent Challenge.

@@ -20,7 +20,9 @@ def check(
     minutes: float = 10.0,
     gigabytes: float | None = None,
 ) -> int:
-    """Play random episodes in an environment, in a process of its own, and explain what breaks the contract.
+    """Play random episodes and explain what breaks an environment's contract.
+
+    The environment runs in a process of its own, with limits.
 
     Args:
         env: A registered name, or module:Name.
@@ -54,7 +56,9 @@ def play(
     gif: Path | None = None,
     as_json: AsJson = False,
 ) -> int:
-    """Let a scripted player play: mean and spread of length and return, win rate; in battles, who is left.
+    """Let a scripted player play: length, return, win rate.
+
+    Means and standard deviations; in battles also who is left.
 
     Args:
         env: Any environment, e.g. smac/3s5z, football/3_vs_1_with_keeper or gymnasium:Pendulum-v1.

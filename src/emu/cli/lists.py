@@ -20,7 +20,9 @@ COLUMNS = {"n_agents": "agents", "n_actions": "actions", "episode_limit": "limit
 def list_envs(
     words: Annotated[str, tyro.conf.Positional, tyro.conf.arg(name="filter")] = "", as_json: AsJson = False
 ) -> int:
-    """List the environments; FILTER keeps those whose name contains it, and one alone is told in full.
+    """List the environments, or tell all about one.
+
+    FILTER keeps those whose name contains it.
 
     Args:
         words: A part of the name, such as smac/ or 3s5z.

@@ -17,7 +17,7 @@ def report(
     projection: Literal["pca", "tsne"] = "pca",
     take_snapshots: bool = True,
 ) -> int:
-    """Make one HTML page about a folder of runs: who wins, curves, a memory explorer, settings.
+    """Make one HTML page about runs: who wins, curves, the memory, settings.
 
     Args:
         folder: A run, a study, or any folder of runs.

@@ -33,7 +33,7 @@ def study(
     cluster: str = "",
     measure: bool = False,
 ) -> int:
-    """Run an experiment of the paper by its name, or go on with it; --list shows them all.
+    """Run an experiment of the paper, or go on with it; --list shows them all.
 
     Args:
         name: The study's name.
@@ -71,7 +71,9 @@ def sweep(
     workers: int = 0,
     cluster: str = "",
 ) -> int:
-    """Run every combination of algorithms, environments, settings and seeds, or go on with it.
+    """Run all combinations of algorithms, environments, settings and seeds.
+
+    The same command goes on where it was stopped.
 
     Args:
         algos: Algorithms: `emu algos` lists them.

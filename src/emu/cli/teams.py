@@ -84,7 +84,9 @@ def export_team(
     onnx: bool = False,
     trust: bool = False,
 ) -> int:
-    """Write a team into a folder of its own: team.safetensors and team.json, readable without this package.
+    """Write a team into a folder that can be read without this package.
+
+    It holds team.safetensors and team.json.
 
     Args:
         run: The run's folder.

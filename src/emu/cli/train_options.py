@@ -72,7 +72,10 @@ USUAL_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class TrainArgs:
-    """Train a team. --algo and --env choose a preset; every setting below can be changed on top of it."""
+    """Train a team.
+
+    --algo and --env choose a preset; all settings below can be changed on top.
+    """
 
     settings: Annotated[Config, tyro.conf.arg(name="")]
     config: Path | None = None  # instead of a preset: a run's config.json, or settings as JSON or YAML

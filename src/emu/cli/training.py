@@ -55,7 +55,9 @@ def resume(
 
 
 def demo(out_folder: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> int:
-    """Train EMU and QPLEX with five seeds each, within minutes; then who won, curves, and a GIF of the best team.
+    """Train EMU and QPLEX, five seeds each, within minutes; say who won.
+
+    Leaves learning curves and a GIF of the best team.
 
     Args:
         out_folder: Where the pictures and the runs go.
