@@ -326,6 +326,8 @@ def test_evaluate_plays_the_episodes_of_its_seed(run, team):
     assert 0 <= values["test_win_rate"] <= 1 and values["trained_steps"] == team.step
     with pytest.raises(EmuError, match="between 1 and"):
         emu.evaluate(team, episodes=0)
+    with pytest.raises(EmuError, match="seed must lie"):
+        emu.evaluate(team, episodes=1, seed=-1)
 
 
 def test_a_task_without_a_goal_has_no_win_rate(team, monkeypatch):

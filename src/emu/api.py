@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu import envs
-from emu.bounds import MOST_EPISODES
+from emu.bounds import require_playable
 from emu.config import Config
 from emu.config.presets import preset
 from emu.errors import EmuError
@@ -164,10 +164,7 @@ def evaluate(team: Team | Folder, episodes: int = 320, seed: int = 1, *, trust: 
         seed: Decides which episodes are played.
         trust: As for `load`.
     """
-    if not 1 <= episodes <= MOST_EPISODES:
-        raise EmuError(f"episodes must lie between 1 and {MOST_EPISODES:,}, not {episodes}.")
-    if not 0 <= seed < 2**32:
-        raise EmuError(f"seed must lie between 0 and {2**32 - 1}, not {seed}.")
+    require_playable(episodes, seed)
     team = team if isinstance(team, Team) else load(team, trust=trust)
     values = evaluate_team(team, episodes, seed, 0).summary()
     if not team.env.spec.has_goal:

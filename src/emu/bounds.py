@@ -15,7 +15,7 @@ import types
 import typing
 from typing import Annotated, Any, ClassVar, Literal
 
-from emu.errors import ConfigError, did_you_mean
+from emu.errors import ConfigError, EmuError, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +50,14 @@ CountOrNone = Annotated[int, Within(0), _Countable]  # of things that there may 
 
 
 MOST_EPISODES = 10_000_000  # that anybody may ask for at once: the values of each are kept until all are played
+
+
+def require_playable(episodes: int, seed: int, dashes: str = "") -> None:
+    """So many episodes with this seed can be played; `dashes` stand before the names of a command's options."""
+    if not 1 <= episodes <= MOST_EPISODES:
+        raise EmuError(f"{dashes}episodes must lie between 1 and {MOST_EPISODES:,}, not {episodes}.")
+    if not 0 <= seed < 2**32:
+        raise EmuError(f"{dashes}seed must lie between 0 and {2**32 - 1}, not {seed}.")
 
 
 class Options:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from emu.cli.output import AsJson, print_values, require_at_least_one, require_playable, say, say_aside
+from emu.bounds import require_playable
+from emu.cli.output import AsJson, print_values, require_at_least_one, say, say_aside
 from emu.config.build import JsonObject
 from emu.errors import EmuError
 
@@ -75,7 +76,7 @@ def play(
     from emu.play.episode import summary_of
     from emu.play.gif import require_gif, save_gif
 
-    require_playable(episodes, seed)
+    require_playable(episodes, seed, dashes="--")
     if gif is not None:
         require_gif(gif)
     game = envs.make(env, **(env_args or {}))

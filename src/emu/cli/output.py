@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from emu.bounds import MOST_EPISODES
 from emu.errors import EmuError
 
 AsJson = Annotated[bool, tyro.conf.arg(name="json")]
@@ -41,14 +40,6 @@ def print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
     for name, value in values.items():
         table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else f"{value:,}")
     out.print(table)
-
-
-def require_playable(episodes: int, seed: int) -> None:
-    """So many episodes with this seed can be played; the numbers of each are kept until all are done."""
-    if not 1 <= episodes <= MOST_EPISODES:
-        raise EmuError(f"--episodes must lie between 1 and {MOST_EPISODES:,}, not {episodes}.")
-    if not 0 <= seed < 2**32:
-        raise EmuError(f"--seed must lie between 0 and {2**32 - 1}, not {seed}.")
 
 
 def require_at_least_one(option: str, value: int) -> None:

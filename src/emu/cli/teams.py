@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from emu.cli.output import AsJson, print_values, require_at_least_one, require_playable, say
+from emu.bounds import require_playable
+from emu.cli.output import AsJson, print_values, require_at_least_one, say
 from emu.errors import EmuError
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
@@ -34,7 +35,7 @@ def evaluate(
     """
     import emu
 
-    require_playable(episodes, seed)
+    require_playable(episodes, seed, dashes="--")
     team = emu.load(run, chosen(which), trust=trust)
     print_values(emu.evaluate(team, episodes, seed), as_json, f"{team.config.algo} on {team.config.env}")
     return 0
