@@ -222,6 +222,7 @@ SETS = {
 SEEDS = {
     "0-9999999999999": "is not a list of seeds",
     "0-99999999": "more than 10,000 seeds",
+    "0-10000": "more than 10,000 seeds",
     "4294967296": "seed must",
     "99999999999999999999": "is not a list of seeds",
     "-1": "seeds",

@@ -16,6 +16,7 @@ from attack.hostile_compiled import COMPILED_LETHAL, PLAYED, TRACED
 from emu import envs
 from emu.cli.app import main
 from emu.envs.check import check_env
+from emu.envs.check_process import Limits, check_in_process
 from emu.envs.workers.guardian import descendants
 from emu.errors import EnvError
 from processes_alive import all_gone
@@ -136,6 +137,23 @@ def test_an_environment_that_harms_its_process_is_described(fault):
     lethal_check(fault, LETHAL, HOSTILE)
 
 
+TOO_MUCH = {
+    "a call": (Limits(call=4.0), "did not come back within 4 seconds"),
+    "all of it": (Limits(total=4.0), "the check was not done after"),
+    "memory": (Limits(call=20.0, memory=1e6), "took more than 0.0 GB of memory"),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_a_check_that_takes_too_much_is_ended_and_described(what):
+    """Whatever it was doing then: on a busy machine that may be its import."""
+    limits, words = TOO_MUCH[what]
+    before = descendants(os.getpid())
+    verdict = check_in_process(HOSTILE, {"fault": "hangs"}, 6, limits)
+    assert words in " ".join(verdict.faults)
+    assert all_gone(set(descendants(os.getpid())) - set(before))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", COMPILED_LETHAL)
 def test_a_compiled_environment_that_never_answers_is_described(fault):
@@ -158,7 +176,7 @@ def test_the_command_says_what_the_checker_says(fault):
 TRAIN = {**TINY, "steps": 60, "rollout.workers": 1, "rollout.envs": 2, "rollout.max_failures": 1, "rollout.timeout": 20}
 
 
-def train(folder, capsys, name, **args):
+def train(folder, capsys, name, /, **args):
     """`emu train` in this process; its status, and what it said. Nothing that it started is left."""
     before = descendants(os.getpid())
     words = ["train", "--algo", "vdn", "--env", name, "--env-args", json.dumps(args), "--run-dir", str(folder)]
@@ -187,6 +205,18 @@ def test_training_in_a_harmful_environment_ends_and_leaves_nothing(tmp_path, cap
     status, said = train(tmp_path / "run", capsys, HOSTILE, fault=fault)
     harmless = fault in UNTIDY or fault.startswith("close ") or fault == "forks"
     assert status == 0 if harmless else status == 2 and "error " in said
+
+
+@pytest.mark.parametrize("how", ["setsid", "daemon"])
+def test_what_an_environment_starts_when_it_is_made_ends_with_the_run(tmp_path, capsys, how):
+    """A run makes one itself, to read its specification; its workers make the others."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    args = {"folder": str(programs), "how": how, "when": "make"}
+    status, said = train(tmp_path / "run", capsys, "host_envs:Runaway", **args)
+    assert status == 0, said
+    started = [int(path.name) for path in programs.iterdir()]
+    assert len(started) >= 2 and all_gone(started)
 
 
 @pytest.mark.parametrize("fault", slow_but(TRACED | PLAYED, "exits", "obs NaN"))

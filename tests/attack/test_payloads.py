@@ -10,6 +10,7 @@ import pytest
 
 import emu as package
 from emu.errors import EmuError
+from study.report.memories import invent_snapshot
 from study.synthetic import write_run
 
 from .common import command
@@ -37,6 +38,7 @@ PLACES = {
     "an argument": {"env_args": {"map_name": "evil:Anything"}},
     "an argument deep inside": {"env_args": {"a": [{"b": ["evil:Anything"]}]}},
     "a key of the arguments": {"env_args": {"evil:Anything": 1}},
+    "an argument with a namespace": {"env_args": {"env_id": "evil:space/Anything-v0"}},
     "learner": {"learner": {"kind": "evil:Anything"}},
     "learner, os.system": {"learner": {"kind": "os:system", "settings": {"command": "touch executed"}}},
     "settings of a learner": {"learner": {"settings": {"x": "evil:Anything"}}},
@@ -103,6 +105,33 @@ def poisoned(tmp_path, monkeypatch):
 def test_looking_at_a_run_executes_nothing(poisoned, tmp_path, place, look):
     answer = LOOKS[look](poisoned(PLACES[place]), tmp_path / "out")
     assert answer.status == 0, answer
+
+
+OUTSIDE = {
+    "an adapter": {"env": "gymnasium:CartPole-v1"},
+    "a module": {"env": "mine:Arena"},
+    "an argument": {"env_args": {"penalty": "mine:Arena"}},
+}
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+@pytest.mark.parametrize("from_what", ["snapshot", "checkpoint"])
+def test_a_report_builds_no_environment_but_registered_ones(poisoned, tmp_path, monkeypatch, what, from_what):
+    """Neither to draw the states of a snapshot nor to take one from a checkpoint."""
+    run = poisoned(OUTSIDE[what])
+    if from_what == "snapshot":
+        invent_snapshot(run, "gridworld", 100)
+    monkeypatch.setattr("emu.envs.make", lambda *_, **__: pytest.fail("an environment was built"))
+    answer = command("report", run, "--out", tmp_path / "x.html")
+    assert answer.status == 0, answer
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_picture_of_its_memory_executes_nothing(poisoned, tmp_path, place):
+    """The only figure for which a team and its environment are built."""
+    answer = command("plot", poisoned(PLACES[place]), "--kind", "embedding", "--out", tmp_path / "x.png")
+    assert answer.status == 2 and "which this command never does" in answer.said, answer
+    assert "--trust" not in answer.said  # it has no such option
 
 
 @pytest.mark.parametrize(("place", "build"), itertools.product(PLACES, BUILDS))

@@ -106,6 +106,25 @@ def test_a_tampered_state_is_refused_or_gone_on_with(run, path):
     go_on(run)
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("settings", "steps"), 1e400),  # an infinite number is none of steps
+        (("counters", "step"), 1e400),
+        (("counters", "owed"), 10**12),  # would update for ever
+        (("schedules", "evaluation"), 10**12),  # beyond the seeds that evaluations have
+    ],
+)
+def test_numbers_that_no_run_reaches_are_refused(run, path, value):
+    tamper(run, "state.json", changed(*path, value=value))
+    assert go_on(run).status == 2
+
+
+def test_an_empty_file_with_a_checksum_that_fits_is_refused(run):
+    tamper(run, "rollout.npz", b"")
+    assert go_on(run).status == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "value"), itertools.product(STATE, range(len(WRONG))))
 def test_a_state_tampered_in_any_way_is_refused_or_gone_on_with(run, path, value):

@@ -176,6 +176,15 @@ def test_any_spread_gives_finite_keys_under_which_every_state_finds_itself(scale
     assert subject.recall(subject.states(slice(None)), 0).found.all()
 
 
+@pytest.mark.parametrize("scale", [1e-45, 1e-42, 1e-39])
+def test_a_dimension_that_says_nothing_beside_a_tiny_one_is_not_divided_by_zero(scale: float) -> None:
+    """A ten-thousandth of the widest spread is no number of float32 there."""
+    subject = filled()
+    subject.reembed(lambda s, t: np.stack([np.round(s[:, 0] * 4) * np.float64(scale), s[:, 0] * 0], 1))
+    assert np.isfinite(subject.export()["key"]).all() and (subject.normalisation.spread > 0).all()
+    assert subject.recall(subject.states(slice(None)), 0).found.all()
+
+
 def test_a_save_that_fails_half_way_leaves_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     older = filled()
     older.save(tmp_path)
@@ -202,6 +211,17 @@ def test_a_save_that_fails_half_way_leaves_the_older_one(tmp_path: Path, monkeyp
     again.load(tmp_path)
     assert_equal(again, newer)
     assert len(list(tmp_path.iterdir())) == 10  # nothing of the older saves is left
+
+
+def test_a_save_removes_nothing_but_older_saves(tmp_path: Path) -> None:
+    others = [tmp_path / name for name in ("states-of-my-thesis.npy", "order-book.npy", "counts-7.npy.txt")]
+    for path in others:
+        path.touch()
+    (tmp_path / "states-7.npy").mkdir()
+    for _ in range(2):
+        filled().save(tmp_path)
+    assert all(path.exists() for path in others) and (tmp_path / "states-7.npy").is_dir()
+    assert len(list(tmp_path.iterdir())) == 10 + 4
 
 
 def array_file(folder: Path, name: str) -> Path:

@@ -67,6 +67,18 @@ def test_half_written_files_are_no_obstacle_and_other_peoples_files_stay(tmp_pat
     assert left == {"policy-4.safetensors", "summary.json", "thesis.tex", "policy-mine.safetensors"}
 
 
+def test_nothing_is_ever_removed_through_a_symbolic_link(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "policy-1.safetensors").write_text("precious")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "best").symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="is a symbolic link"):
+        save_best(run, some_tree(), 1, {})
+    assert [path.read_text() for path in elsewhere.iterdir()] == ["precious"]
+
+
 def test_no_best_team_is_explained(tmp_path):
     with pytest.raises(CheckpointError, match="no trained team yet"):
         load_best(tmp_path, some_tree())

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from emu.errors import CheckpointError
+from emu.files import replace_arrays
 from emu.replay.episodes import Replay
 from emu.run.best import save_best
-from emu.run.checkpoint import Checkpoints, Content
+from emu.run.checkpoint import Checkpoints, Content, _fingerprints
 from toys import CountingEnv, flip_byte, make_episode, same_episode
 
 from .trees import same_tree, some_tree
@@ -305,24 +306,33 @@ def test_checkpoints_are_read_back_whatever_the_path_is_called(tmp_path, name):
     assert state["counters"] == 1 and replay.added == 4
 
 
-@pytest.mark.parametrize("name", ["rollout.npz", "state.json", "tree.safetensors"])
-def test_what_does_not_read_back_is_no_checkpoint(run, monkeypatch, name):
+def refuse_to_save(run, monkeypatch, victim, corrupting):
     """The disk keeps something else than it was given: said at once, and the earlier checkpoint stays."""
-    import emu.run.checkpoint as module
-
-    original = module._fingerprints
-
-    def corrupting(folder):
-        made = original(folder)
-        flip_byte(folder / name)
-        return made
-
     checkpoints, replay = Checkpoints(run, 2), Replay(SPEC, 5, 10**6)
     checkpoints.load(some_tree(), replay, pytest.fail)
     with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="step 200 is intact"):
-        patch.setattr(module, "_fingerprints", corrupting)
+        patch.setattr(f"emu.run.checkpoint.{victim}", corrupting)
         checkpoints.save(300, Content(some_tree(), ARRAYS, {}), replay)
     assert checkpoints.steps() == [100, 200]
+
+
+@pytest.mark.parametrize("name", ["rollout.npz", "state.json", "tree.safetensors"])
+def test_what_does_not_read_back_is_no_checkpoint(run, monkeypatch, name):
+    def corrupting(folder):
+        made = _fingerprints(folder)
+        flip_byte(folder / name)
+        return made
+
+    refuse_to_save(run, monkeypatch, "_fingerprints", corrupting)
+
+
+def test_unfinished_episodes_that_were_written_wrongly_are_no_checkpoint(run, monkeypatch):
+    """The manifest is made of what is on the disk, so that it fits even this."""
+
+    def corrupting(path, arrays, **options):
+        replace_arrays(path, {**arrays, "begun": arrays["begun"] + 1}, **options)
+
+    refuse_to_save(run, monkeypatch, "replace_arrays", corrupting)
 
 
 def test_damaged_checkpoints_are_kept_aside(run):

@@ -1,10 +1,12 @@
 """Segments of episodes: exact, and one damaged place is put right from the parity."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import CheckpointError
+from emu.files import Fingerprint, replace_arrays
 from emu.run.segments import STRIPES, Segment, SegmentDamaged
 from toys import CountingEnv, flip_byte, make_episode, same_episode
 
@@ -27,6 +29,17 @@ def test_episodes_come_back_with_their_numbers(tmp_path):
     same(segment, episodes)
     same(Segment(tmp_path, dict(segment.described)), episodes)
     assert {path.name for path in tmp_path.iterdir()} == segment.names
+
+
+def test_episodes_are_read_back_before_they_count(tmp_path, monkeypatch):
+    """The disk keeps something else than it was given."""
+
+    def corrupting(path, arrays, **options):
+        replace_arrays(path, {**arrays, "reward": arrays["reward"] + 1} if "reward" in arrays else arrays, **options)
+
+    monkeypatch.setattr("emu.run.segments.replace_arrays", corrupting)
+    with pytest.raises(CheckpointError, match="does not read back as it was written"):
+        written(tmp_path)
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,6 +78,43 @@ def test_more_damage_than_that_is_said(tmp_path, damage):
         flip_byte(*second)
     with pytest.raises(SegmentDamaged, match=segment.path.name):
         segment.episodes(repair=True)
+
+
+def test_a_parity_that_leads_to_something_else_is_not_believed(tmp_path):
+    """Whole as a file, but not that of this segment: what it gives is not what was written."""
+    segment, _ = written(tmp_path)
+    path = segment.path.with_suffix(".parity")
+    with np.load(path) as stored:
+        replace_arrays(path, {**stored, "parity": stored["parity"] ^ 1})
+    flip_byte(segment.path)
+    damaged = segment.path.read_bytes()
+    with pytest.raises(SegmentDamaged, match=segment.path.name):
+        segment.episodes(repair=True)
+    assert segment.path.read_bytes() == damaged
+
+
+UNLIKE_THEIR_LENGTHS = {
+    "no length": lambda a: {"lengths": a["lengths"] * 0},
+    "negative lengths": lambda a: {"lengths": -a["lengths"]},
+    "lengths of floats": lambda a: {"lengths": a["lengths"].astype(np.float64)},
+    "lengths in a square": lambda a: {"lengths": a["lengths"][:, None]},
+    "wins of numbers": lambda a: {"won": a["won"].astype(np.int8)},
+    "too few wins": lambda a: {"won": a["won"][:-1]},
+    "too few rewards": lambda a: {"reward": a["reward"][:-1]},
+    "too many observations": lambda a: {"obs": np.concatenate([a["obs"], a["obs"][:1]])},
+}
+
+
+@pytest.mark.parametrize("what", UNLIKE_THEIR_LENGTHS)
+def test_episodes_that_are_not_what_their_lengths_say_are_refused(tmp_path, what):
+    """Somebody made the checksum fit."""
+    segment, _ = written(tmp_path)
+    with np.load(segment.path) as stored:
+        arrays = dict(stored)
+    replace_arrays(segment.path, arrays | UNLIKE_THEIR_LENGTHS[what](arrays), compressed=False)
+    forged = Segment(tmp_path, segment.described | Fingerprint.of(segment.path)._asdict())
+    with pytest.raises(SegmentDamaged, match=segment.path.name):
+        forged.episodes(repair=True)
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "thesis.tex", "episodes-1-2.npz", ""])

@@ -8,7 +8,8 @@ import pytest
 from emu.config import to_dict
 from emu.errors import CheckpointError, ConfigError, EmuError
 from emu.run.best import best_is_whole
-from emu.run.folder import read_config, read_meta
+from emu.run.checkpoint import Checkpoints
+from emu.run.folder import RunFolder, read_config, read_meta
 from emu.run.metrics import read_rows
 from emu.run.trust import Untrusted
 from emu.training import loop, reporting
@@ -123,6 +124,18 @@ def test_a_run_whose_checkpoints_were_removed_is_never_begun_anew_by_itself(run)
     assert (run / "metrics.jsonl").read_bytes() == before
 
 
+def test_damaged_checkpoints_alone_are_reason_enough_not_to_begin_anew(run):
+    """Without a row of metrics, too: what was set aside may still be rescued."""
+    for folder in (run / "checkpoints").iterdir():
+        flip_byte(folder / "state.json")
+    (run / "metrics.jsonl").unlink()
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="--restart"):
+            resume(run, progress=silent())
+        assert not (run / "metrics.jsonl").exists() and best_is_whole(run)
+        assert all(folder.name.startswith("damaged-") for folder in (run / "checkpoints").iterdir())
+
+
 def test_restart_begins_anew_and_ends_as_a_fresh_run_does(run, finished):
     for folder in (run / "checkpoints").iterdir():
         flip_byte(folder / "state.json")
@@ -130,6 +143,19 @@ def test_restart_begins_anew_and_ends_as_a_fresh_run_does(run, finished):
     assert (run / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
     assert not list((run / "checkpoints").glob("damaged-*"))
     resume(run, progress=silent())
+
+
+def test_a_new_beginning_removes_checkpoints_and_segments_and_nothing_else(run):
+    precious = [run / "checkpoints" / "thesis", run / "checkpoints" / "damaged-thesis", run / "replay" / "thesis"]
+    for folder in precious:
+        folder.mkdir()
+        (folder / "chapter.tex").write_text("precious")
+    newest = max(path for path in (run / "checkpoints").iterdir() if path.name.isdigit())
+    newest.rename(newest.with_name(f"damaged-{newest.name}-2"))
+    Checkpoints(run, 2).clear()
+    assert all((folder / "chapter.tex").read_text() == "precious" for folder in precious)
+    left = {path.name for name in ("checkpoints", "replay") for path in (run / name).iterdir()}
+    assert left == {"thesis", "damaged-thesis"}
 
 
 def test_a_run_killed_before_its_first_row_begins_anew(run):
@@ -203,6 +229,20 @@ def test_checkpoints_by_time_change_no_number(finished, tmp_path, monkeypatch):
     assert not all(saved)
 
 
+def test_every_checkpoint_begins_the_minutes_anew(tmp_path, monkeypatch):
+    """Else there would be one after every chunk, once the first minutes were over."""
+    original, saved, begun = Checkpoints.save, [], []
+
+    def save(self, step, *rest):
+        saved.append(step)
+        return original(self, step, *rest)
+
+    monkeypatch.setattr(Checkpoints, "save", save)
+    monkeypatch.setattr("emu.training.clock.Clock.saved", lambda self: begun.append(saved[-1]))
+    train(tiny_config(steps=200), tmp_path / "run", silent())
+    assert begun == saved and len(saved) > 1
+
+
 NAMES = ["a[b]c", "with space", "ünïcödé-日本", 'it\'s "quoted"', "*? [/bold]", "x" * 240]
 
 
@@ -244,10 +284,11 @@ def test_a_foreign_folder_asks_for_trust_before_anything_is_built(run, payload, 
     (run / "config.json").write_text(json.dumps(config))
     monkeypatch.chdir(run)
     monkeypatch.setattr("emu.envs.make", lambda *_, **__: pytest.fail("an environment was built"))
-    monkeypatch.setattr("emu.envs.make", lambda *_, **__: pytest.fail("an environment was built"))
-    for look in (lambda: resume(run, progress=silent()), lambda: load_team(run), lambda: snapshot_of(run)):
+    for build in (lambda: resume(run, progress=silent()), lambda: load_team(run)):
         with pytest.raises(Untrusted, match="If you trust this folder, say --trust"):
-            look()
+            build()
+    with pytest.raises(Untrusted, match="which this command never does"):  # reports have no such option
+        snapshot_of(run)
     assert not (run / "executed").exists()
 
 
@@ -288,6 +329,7 @@ def test_stopped_by_a_closed_pipe_it_has_saved(finished, tmp_path):
 
     with pytest.raises(Stopped, match="SIGPIPE"):
         train(tiny_config(steps=200), tmp_path / "run", Progress(Console(file=Closed(), width=200)))
+    assert RunFolder(tmp_path / "run").checkpoint_steps()[-1] >= read_rows(tmp_path / "run")[-1]["step"] > 0
     resume(tmp_path / "run", progress=silent())
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
     assert to_dict(read_config(tmp_path / "run")) == to_dict(read_config(finished))

@@ -120,6 +120,21 @@ def test_a_finished_run_without_snapshots_gets_one_from_its_checkpoint(run, tmp_
     np.testing.assert_array_equal(late.episode.state, early.episode.state)
 
 
+def test_taking_a_snapshot_leaves_a_damaged_run_as_it_is(run, tmp_path):
+    """`emu report` only looks: nothing is set aside, repaired or removed."""
+
+    def files(folder):
+        found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+        return {path.relative_to(folder): path.read_bytes() for path in found if path.parent.name != "snapshots"}
+
+    folder = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("snapshots"))
+    flip_byte(max((folder / "checkpoints").iterdir()) / "state.json")
+    flip_byte(min((folder / "replay").glob("*.npz")))
+    before = files(folder)
+    assert snapshot_of(folder).exists()
+    assert files(folder) == before
+
+
 def test_without_a_checkpoint_or_a_memory_it_is_explained(run, tmp_path):
     shutil.copytree(run, tmp_path / "bare", ignore=shutil.ignore_patterns("checkpoints"))
     with pytest.raises(CheckpointError, match="no checkpoint"):

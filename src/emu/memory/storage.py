@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ OPTIONS = [field.name for field in dataclasses.fields(MemoryOptions)]
 ARRAYS = ("states", "times", "embeddings", "best_return", "desirable", "counts")
 NAMES = (*ARRAYS, "order", "normalisation", "recent_returns")
 CHUNK = 65_536  # rows looked at together
+OURS = re.compile(rf"({'|'.join(NAMES)})-(\d+)\.npy")  # the only names that are ever removed
 
 
 class Description(NamedTuple):
@@ -50,7 +52,7 @@ class Saved(NamedTuple):
 def save(folder: Path, description: Description, saved: Saved) -> None:
     """`saved.arrays` may have room for more entries than there are."""
     folder.mkdir(parents=True, exist_ok=True)
-    number = _last_number(folder) + 1
+    number = max(_files(folder).values(), default=0) + 1
     size = len(saved.order)
     arrays = {name: saved.arrays[name][:size] for name in ARRAYS} | {
         "order": saved.order,
@@ -71,20 +73,19 @@ def save(folder: Path, description: Description, saved: Saved) -> None:
     part = folder / f".{DESCRIPTION}.part"
     part.write_text(json.dumps(content, indent=2) + "\n")
     os.replace(part, folder / DESCRIPTION)
-    for name in NAMES:
-        for path in folder.glob(f"{name}-*.npy"):
-            if path.name != _file(name, number):
-                path.unlink()
+    for path, saved_as in _files(folder).items():
+        if saved_as != number:
+            path.unlink()
 
 
 def _file(name: str, number: int) -> str:
     return f"{name}-{number}.npy"
 
 
-def _last_number(folder: Path) -> int:
-    """Of the saves in this folder, complete or not."""
-    numbers = [path.stem.rpartition("-")[2] for name in NAMES for path in folder.glob(f"{name}-*.npy")]
-    return max((int(number) for number in numbers if number.isdigit()), default=0)
+def _files(folder: Path) -> dict[Path, int]:
+    """The arrays of all saves in this folder, complete or not, with the numbers of their saves."""
+    found = ((path, OURS.fullmatch(path.name)) for path in folder.iterdir())
+    return {path: int(match[2]) for path, match in found if match and path.is_file()}
 
 
 def read_description(folder: Path) -> Description:

@@ -197,7 +197,7 @@ class Checkpoints:
             with np.load(folder / ROLLOUT, allow_pickle=False) as stored:
                 arrays = dict(stored)
             tree = load_tree(folder / TREE, like)
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
             raise CheckpointError(f"{folder} cannot be read: {reason(error)}. It was left as it is.") from error
         replay.restore(episodes, state["replay_added"])
         if not lost:

@@ -18,7 +18,7 @@ from emu.config import Config, to_dict
 from emu.errors import EmuError
 
 BY_NAME_ONLY = ("gymnasium", "jaxmarl", "lbf", "rware")  # adapters of what installed packages have registered
-IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_.][\w.\-]*")  # module:Name
+IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_.][\w.\-/]*")  # module:Name, module:namespace/Name-v0
 HERE = ("auto", "local", "")  # clusters that are this user's own
 
 
@@ -42,6 +42,15 @@ def require_trusted(folder: Path, config: Config, trust: bool) -> None:
         raise Untrusted(
             f"The settings of {folder} name code from outside this package: {', '.join(names)}. It would be imported "
             "and run. If you trust this folder, say --trust (in Python: trust=True)."
+        )
+
+
+def require_registered(folder: Path, config: Config) -> None:
+    """The same for commands that only look: they never build what comes from outside."""
+    if names := outside(config):
+        raise Untrusted(
+            f"The settings of {folder} name code from outside this package: {', '.join(names)}. It would have to be "
+            "imported and run, which this command never does."
         )
 
 

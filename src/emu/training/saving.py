@@ -78,15 +78,16 @@ def require_sound(trainer: Trainer, state: dict[str, Any]) -> None:
     """Refuse a checkpoint's state unless every part of it is what `save` writes, before anything takes it over."""
     record = Record(state, "The checkpoint's state")
     counters, schedules, means = (record.record(name) for name in ("counters", "schedules", "means"))
-    for name in ("step", "episodes", "updates", "last_checkpoint"):
-        counters.whole(name)
+    step, *_ = (counters.whole(name) for name in ("step", "episodes", "updates", "last_checkpoint"))
     owed, best = counters.number("owed"), counters.content.get("best")
     pair = isinstance(best, list) and len(best) == 2 and all(isinstance(value, int | float) for value in best)
     known = {field.name for field in dataclasses.fields(trainer.counters)}
-    if owed < 0 or not pair or set(counters) != known or set(schedules) != set(trainer.schedules):
+    at_once = record.record("settings").record("learner").whole("updates_per_call", least=1)  # a save leaves fewer
+    if not 0 <= owed < at_once or not pair or set(counters) != known or set(schedules) != set(trainer.schedules):
         raise CheckpointError("The checkpoint's counters or schedules are not those of a run of this version.")
     for name in schedules:
-        schedules.whole(name, least=-1)
+        if schedules.whole(name, least=-1) > max(step, 1):
+            raise CheckpointError(f"The checkpoint's schedule '{name}' is ahead of its step {step}.")
     for name in means:
         total, count = means.numbers(name, 2)
         if count < 1 or not math.isfinite(total):

@@ -30,6 +30,7 @@ from emu.run.folder import (
 from emu.run.lock import RunLock
 from emu.run.metrics import last_evaluation, read_rows
 from emu.run.provenance import provenance, resumption
+from emu.run.record import Record
 from emu.run.trust import require_trusted
 from emu.training.callbacks import Callbacks
 from emu.training.loop import Stopped, Trainer
@@ -130,8 +131,9 @@ def _check(folder: Path, config: Config, steps: int | None, progress: Progress, 
         progress.warn("The run was stopped before its first checkpoint; it starts from the beginning.")
         return []
     try:
-        present, planned = int(state["counters"]["step"]), int(state["settings"]["steps"])
-    except (KeyError, TypeError, ValueError) as error:
+        known = Record(state, "its state")
+        present, planned = known.record("counters").whole("step"), known.record("settings").whole("steps")
+    except EmuError as error:
         raise CheckpointError(f"The newest checkpoint of {folder} does not say where the run stands.") from error
     if steps is not None and steps < present and steps != planned:
         raise ConfigError(f"--steps {steps} lies behind the run, which is at step {present}. Nothing was changed.")

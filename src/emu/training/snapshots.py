@@ -21,7 +21,7 @@ from emu.play.episode import Evaluator
 from emu.run.folder import RunFolder, read_config
 from emu.run.lock import RunLock
 from emu.run.snapshots import Memories, Snapshot, Trail, write_snapshot
-from emu.run.trust import require_trusted
+from emu.run.trust import require_registered
 from emu.seeds import snapshot_episode, snapshot_sample
 from emu.types import PyTree
 
@@ -87,7 +87,7 @@ def snapshot_of(run: Path) -> Path:
     from emu.training.saving import restore
 
     config: Config = replace(read_config(run), {"devices": 1})
-    require_trusted(run, config, trust=False)
+    require_registered(run, config)
     if not RunFolder(run).checkpoint_steps():
         raise CheckpointError(f"{run} has no checkpoint to take a snapshot of its memory from.")
     lock = RunLock(run)

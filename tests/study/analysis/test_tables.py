@@ -119,6 +119,14 @@ def test_memory_use_to_the_letter(tmp_path):  # 92 floats and 89 bytes an entry:
     )
 
 
+def test_a_memory_whose_environment_cannot_be_made_is_still_counted(tmp_path):
+    write_run(tmp_path / "a", "emu_qplex", points=((0, 0.0), (200_000, 1.0)), memory=True)
+    settings = tmp_path / "a" / "config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"env_args": {"no_such_thing": 1}}))
+    last = markdown(only_table(tmp_path, "memory")).splitlines()[-1]
+    assert last == "| gridworld | EMU (QPLEX) | 1 | 100,000 | 11.4 | 120 | 1,000,000 | – | 5.00 | 50.0 % |"
+
+
 def test_probability_of_improvement_to_the_letter(tmp_path):
     write_run(tmp_path / "a", "qmix", points=WHOLE)
     write_run(tmp_path / "b", "vdn", points=HALF)
@@ -140,7 +148,9 @@ def test_a_radius_is_bold_where_five_seeds_separate_its_embedder(tmp_path):
     assert [cell.best for cell in row] == [False] + [False, True] * 3
 
 
-def test_a_table_runs_nobodys_code(tmp_path):
+def test_a_table_runs_nobodys_code(tmp_path, monkeypatch):
+    """Not even its import: being an environment is checked later, when a module has run."""
+    monkeypatch.setattr("emu.envs.make", lambda *_, **__: pytest.fail("an environment was built"))
     folder = write_run(tmp_path / "a", "emu_qplex", points=WHOLE, memory=True)
     config = json.loads((folder / "config.json").read_text())
     payload = {"env": "os:system", "env_args": {"command": f"touch {tmp_path / 'ran'}"}}

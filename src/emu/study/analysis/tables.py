@@ -145,7 +145,10 @@ def _when_full(config: Config) -> list[str]:
     """
     if config.env not in envs.registered():
         return [f"{config.memory.capacity:,}", NOTHING]
-    state_dim = envs.make(config.env, **config.env_args).spec.state_dim
+    try:
+        state_dim = envs.make(config.env, **config.env_args).spec.state_dim
+    except EmuError:  # arguments of another version, or wrong ones: what the run logged counts all the same
+        return [f"{config.memory.capacity:,}", NOTHING]
     capacity = config.memory.bounded_capacity(state_dim)
     return [f"{capacity:,}", f"{capacity * config.memory.entry_bytes(state_dim) / 2**30:.2f}"]
 

@@ -19,7 +19,7 @@ from emu.play.build import recorder
 from emu.run.checkpoint import load_embedder
 from emu.run.folder import RunFolder
 from emu.run.team import load_team
-from emu.run.trust import require_trusted
+from emu.run.trust import require_registered
 from emu.study.analysis.names import readable, short_steps
 from emu.study.analysis.projection import tsne
 from emu.study.analysis.runs import Run, scale_note
@@ -54,7 +54,7 @@ def load_memory(run: Path, config: Config) -> tuple[TrainingMemory, int]:
     """The memory and its embedder from a run's newest checkpoint, and the step of it; the run is left alone."""
     if config.memory.use == "none":
         raise EmuError(f"{run} has no episodic memory: {config.algo} keeps none.")
-    require_trusted(run, config, trust=False)
+    require_registered(run, config)
     files = RunFolder(run)
     if not (steps := files.checkpoint_steps()):
         raise EmuError(f"{run} has no checkpoint to read a memory from (they are not kept in git): train it again.")

@@ -17,7 +17,7 @@ from emu.envs.spec import Sketch
 from emu.errors import EmuError
 from emu.run.folder import RunFolder
 from emu.run.snapshots import Snapshot, read_snapshot, snapshot_paths
-from emu.run.trust import require_trusted
+from emu.run.trust import require_registered
 from emu.study.analysis.projection import principal_components, require_tsne, tsne
 from emu.study.analysis.runs import Warn
 from emu.study.report.packing import TEXT_PER_BYTE, packed, quantised
@@ -192,7 +192,7 @@ def _sketch(shown: ReportRun, states: np.ndarray, warn: Warn) -> Sketch | None:
     if shown.run.env not in envs.registered():
         return None
     try:
-        require_trusted(shown.run.folder, shown.run.config, trust=False)
+        require_registered(shown.run.folder, shown.run.config)
         env = envs.make(shown.run.env, **shown.run.config.env_args)
     except EmuError as error:
         warn(f"States of {shown.run.env} are not drawn: {error}")
