@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.envs.smac import terrain
-from emu.envs.smac.env import SmacEnv
+from emu.envs.smac.env import VERSION, SmacEnv, version_on
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.movement import _steer, inverse_root
 from emu.envs.smac.roster import drawn_roster
@@ -282,6 +282,34 @@ def test_units_find_their_way_round_the_plateau():
         terrain.PLATEAU, *(jnp.array([[v]]) for v in (10.0, 8.0, 20.0, 10.0)), np.array([[0.375]], np.float32)
     )
     assert [float(p[0, 0]) for p in straight] == [20.0, 10.0]
+
+
+def colossus_on_the_cliff(x: float, y: float, *, hunters: list[tuple[float, float]]) -> Fight:
+    places = [("zergling", *p) for p in hunters]
+    spec = field([("colossus", x, y)], places, terrain=terrain.PLATEAU, attack="unit")
+    return Fight(spec, x={0: x}, y={0: y})  # units are created on walkable ground; a colossus may then leave it
+
+
+@pytest.mark.parametrize("x, y", [(16, 13.0), (16, 13.6), (9, 13.9), (20, 12.4), (16, 19.8), (8.5, 19), (23.5, 19.5)])
+def test_zerglings_reach_a_colossus_wherever_it_stands(x, y):
+    """On the cliff itself, where nobody else can stand, and in the corners of the plateau."""
+    from_below = colossus_on_the_cliff(x, y, hunters=[(16, 8)]).loops(300)
+    assert from_below.health[0] < 350
+    from_the_ramps = colossus_on_the_cliff(x, y, hunters=[(2.5, 13.5), (29.5, 13.5)]).loops(200)
+    assert from_the_ramps.health[0] < 350
+
+
+def test_a_crowd_leaves_the_ramp_for_a_target_at_the_back_of_the_plateau():
+    """They used to gather round the way point at the top, from which the back of the plateau is not seen."""
+    crowd = [(1 + 0.8 * i, 14.6 + 0.8 * j) for i in range(5) for j in range(3)]
+    fight = colossus_on_the_cliff(16, 19.8, hunters=crowd).loops(150)
+    assert (np.hypot(fight.x[1:] - 16, fight.y[1:] - 19.8) < 4).all()
+
+
+def test_a_changed_ground_has_a_version_of_its_own():
+    grounds = {spec.name: version_on(spec.terrain) for spec in MAPS.values()}
+    assert grounds.pop("2c_vs_64zg") == f"{VERSION}.1"
+    assert set(grounds.values()) == {VERSION}
 
 
 def test_pathing_grid_of_the_strip_and_the_corridor():

@@ -55,7 +55,9 @@ def _wish(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, ord
     gx, gy = _order_goal(r, w, orders)
     gx, gy = jnp.where(hunting, quarry.x, gx), jnp.where(hunting, quarry.y, gy)
     if r.terrain.waypoints:
-        wx, wy = terrain.next_point(r.terrain, w.x, w.y, gx, gy, r.separation)
+        fx, fy = terrain.confine(r.terrain, gx, gy, 0.0)  # a target on a cliff is hunted from the ground beside it
+        fx, fy = jnp.where(hunting, fx, gx), jnp.where(hunting, fy, gy)
+        wx, wy = terrain.next_point(r.terrain, w.x, w.y, fx, fy, r.separation)
         gx, gy = jnp.where(r.cliff_bound, wx, gx), jnp.where(r.cliff_bound, wy, gy)
     dx, dy = gx - w.x, gy - w.y
     d2 = dx * dx + dy * dy

@@ -38,7 +38,9 @@ class Terrain:
     pieces: tuple[tuple[Plane, ...], ...]
     waypoints: tuple[tuple[float, float], ...] = ()
     seen_from: tuple[tuple[int, ...], ...] = ()
+    joined: tuple[tuple[int, int], ...] = ()  # pieces so nearly convex together that sliding along the edge leads over
     plateau: tuple[float, float, float, float] | None = None  # high ground, only drawn
+    revision: int = 0  # counts changes of this ground alone: a run made before one does not mix with those after
 
     def __hash__(self) -> int:
         return hash((self.pieces, self.waypoints))
@@ -88,8 +90,10 @@ PLATEAU = Terrain(
         (*box(6, 14, 26, 20), diagonal(-1, 1, 12), diagonal(1, 1, 44)),
     ),
     waypoints=((3.4, 11.6), (3.4, 14.4), (28.6, 11.6), (28.6, 14.4)),
-    seen_from=((0, 1), (1, 3, 4), (0, 2), (2, 3, 4)),
+    seen_from=((0, 1), (1, 3), (0, 2), (2, 3)),
+    joined=((3, 4),),
     plateau=(7, 13, 25, 21),
+    revision=1,
 )
 
 
@@ -111,7 +115,7 @@ def walkable_cells(terrain: Terrain) -> np.ndarray:
     return np.any(inside, axis=0)
 
 
-def confine(terrain: Terrain, x: Array, y: Array, margin: np.ndarray) -> tuple[Array, Array]:
+def confine(terrain: Terrain, x: Array, y: Array, margin: np.ndarray | float) -> tuple[Array, Array]:
     """Move points to the nearest piece, sliding along its edges; points already on the ground stay."""
     best = None
     for planes in terrain.pieces:
@@ -136,6 +140,9 @@ def next_point(terrain: Terrain, x: Array, y: Array, gx: Array, gy: Array, margi
         return gx, gy
     here = [_excess(p, x, y, margin) <= 0.05 for p in terrain.pieces]
     there = [_excess(p, gx, gy, 0.0) <= 0.05 for p in terrain.pieces]
+    for i, j in terrain.joined:
+        here[i] = here[j] = here[i] | here[j]
+        there[i] = there[j] = there[i] | there[j]
     straight = functools.reduce(jnp.logical_or, [a & b for a, b in zip(here, there, strict=True)])
     straight = straight | ~functools.reduce(jnp.logical_or, there)
     best, bx, by = None, gx, gy
