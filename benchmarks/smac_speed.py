@@ -112,7 +112,7 @@ def _work(worker: str, name: str, copies: int, rounds: int) -> None:
 
     def rollout(state, seeds):
         def body(state, key):
-            return jax.vmap(step)(state, jax.random.split(key, per_device))
+            return step(state, jax.random.split(key, per_device))
 
         return jax.lax.scan(body, state, jax.random.split(jax.random.key(seeds[0]), steps))
 
@@ -142,16 +142,35 @@ def _emu(name: str):
 
     env = emu.envs.make(name)
 
-    def step(state, key):
+    def play(state, key):
         act_key, step_key = jax.random.split(key)
         avail = env.avail(state)
         action = jnp.argmax(jnp.where(avail, jax.random.uniform(act_key, avail.shape), -1.0), axis=1)
-        after, outcome = env.step(state, action.astype(jnp.int32), step_key)
-        over = outcome.terminated | outcome.truncated
-        after = jax.tree.map(lambda old, new: jnp.where(over, new, old), after, env.reset(key))
-        return after, (env.observe(after), env.state(after), env.avail(after), outcome.reward)
+        return env.step(state, action.astype(jnp.int32), step_key)
+
+    def step(states, keys):
+        states, outcome = jax.vmap(play)(states, keys)
+        states = _begin_again(env, states, outcome.terminated | outcome.truncated, keys)
+        shown = (jax.vmap(look)(states) for look in (env.observe, env.state, env.avail))
+        return states, (*shown, outcome.reward)
 
     return env.reset, step
+
+
+def _begin_again(env, states, over, keys):
+    """As the trainer does it; older versions begin an episode for every copy and choose."""
+    import jax
+    import jax.numpy as jnp
+
+    import emu.play.compiled
+
+    if hasattr(emu.play.compiled, "begin_again"):
+        return emu.play.compiled.begin_again(env, states, over, keys)
+
+    def one(state, over, key):
+        return jax.tree.map(lambda old, new: jnp.where(over, new, old), state, env.reset(key))
+
+    return jax.vmap(one)(states, over, keys)
 
 
 def _smax(name: str):
@@ -177,7 +196,7 @@ def _smax(name: str):
         seen = jnp.stack([obs[agent] for agent in env.agents])
         return state, (seen, obs["world_state"], available(state), reward[env.agents[0]])
 
-    return start, step
+    return start, jax.vmap(step)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emu.devices import Devices
 from emu.errors import EnvError
-from emu.play.compiled import Rollout
+from emu.play.acting import choose
+from emu.play.compiled import Rollout, begin_again
 from emu.types import Outcome
 from toys import ACTIONS, CountingEnv, CountingLearner, collected, length_of, same_episode
 
@@ -21,6 +24,17 @@ def collect(env=None, chunk=5, chunks=12, devices=0, seed=0, learner=None):
     learner = learner or CountingLearner()
     rollout = Rollout(env or CountingEnv(), learner, COPIES, chunk, Devices.of(devices))
     return *collected(rollout, learner, chunks, seed), rollout
+
+
+@given(st.integers(1, 40).flatmap(lambda copies: st.lists(st.booleans(), min_size=copies, max_size=copies)))
+@settings(deadline=None, max_examples=40)
+def test_ended_episodes_begin_again_as_if_all_had_and_the_others_go_on(ended):
+    env, ended = CountingEnv(), jnp.array(ended)
+    before, keys = (jax.random.split(jax.random.key(seed), len(ended)) for seed in (1, 2))
+    states = jax.vmap(env.reset)(before)
+    expected = choose(ended, jax.vmap(env.reset)(keys), states)
+    found = jax.jit(lambda *args: begin_again(env, *args))(states, ended, keys)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 def test_every_episode_holds_exactly_its_own_slots():

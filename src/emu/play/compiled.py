@@ -26,6 +26,7 @@ from emu.play.slots import Slot, SlotStream, require_limit, unsound
 from emu.seeds import EpisodeSeeds, next_key_first
 from emu.types import Array, Episode, Outcome, PyTree
 
+AT_A_TIME = 16  # one in so many copies begins anew at a time
 AT_ONCE = 1024  # episodes of an evaluation; more would take memory and wait for the longest of them
 
 
@@ -38,6 +39,25 @@ def callbacks_of(env: Env) -> Iterator[None]:
         if "callback" not in str(error).lower():
             raise
         raise EnvError(f"Environment '{env.spec.name}' failed: {described(error)}. Run `emu check` on it.") from error
+
+
+def begin_again(env: Env, states: PyTree, ended: Array, keys: Array) -> PyTree:
+    """The states of E copies, those whose episode has ended replaced by new beginnings.
+
+    Few episodes end in one step, so few begin at a time: a beginning may cost more than a step (in SMACv2 a battle is
+    drawn and its units are packed), and computed for all copies it would be thrown away for nearly all of them.
+    """
+    copies = len(ended)
+    few = max(1, copies // AT_A_TIME)
+
+    def begin(loop: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+        states, waiting = loop
+        rows = jnp.nonzero(waiting, size=few, fill_value=copies)[0]  # those beyond the last copy are dropped
+        fresh = jax.vmap(env.reset)(keys[jnp.minimum(rows, copies - 1)])
+        states = jax.tree.map(lambda all_, new: all_.at[rows].set(new, mode="drop"), states, fresh)
+        return states, waiting.at[rows].set(False, mode="drop")
+
+    return jax.lax.while_loop(lambda loop: loop[1].any(), begin, (states, ended))[0]
 
 
 class RolloutState(NamedTuple):
@@ -98,7 +118,6 @@ class Rollout(SlotStream):
             features = jax.vmap(self.env.state)(state.env)
             action, carry = self.learner.act(policy, state.carry, obs, avail, epsilon, keys[0, 1])
             stepped, outcome = jax.vmap(self.env.step)(state.env, action, keys[:, 2])
-            renewed = jax.vmap(self.env.reset)(keys[:, 3])
 
             last = state.ended
             outcome = Outcome(*(jnp.where(last, jnp.zeros_like(x), x) for x in outcome))
@@ -113,7 +132,7 @@ class Rollout(SlotStream):
                 self.learner.log_prob(carry),
             )
             following = RolloutState(
-                choose(last, renewed, stepped),
+                begin_again(self.env, stepped, last, keys[:, 3]),
                 choose(last, fresh, carry),
                 outcome.terminated | outcome.truncated,
                 keys[:, 0],
