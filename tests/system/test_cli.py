@@ -74,7 +74,7 @@ def test_render(run, tmp_path):
 def test_plot(run, tmp_path):
     done = emu("plot", run[0].parent, "--out", tmp_path / "curves.png", "--metric", "test_return")
     assert done.returncode == 0, done.stderr
-    assert "1 runs" in done.stdout and Image.open(tmp_path / "curves.png").size[0] > 500
+    assert "1 run" in done.stdout and Image.open(tmp_path / "curves.png").size[0] > 500
 
 
 def test_resume_of_a_finished_run(run):

@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from emu.cli.output import say, say_aside
+from emu.cli.output import counted, say, say_aside
 from emu.errors import EmuError
 
 Folders = Annotated[list[Path], tyro.conf.Positional]
@@ -58,7 +58,7 @@ def plot(
     loaded = load_runs(runs, warn)
     options = Options(metric, measure, parameter, band, smooth, training, mix_versions, title)
     path = draw(kind, loaded, out_file or Path(f"{kind}.png"), options)
-    say(f"{path}: {len(loaded)} runs")
+    say(f"{path}: {counted(len(loaded), 'run')}")
     return 0
 
 
@@ -134,5 +134,5 @@ def export(folder: Annotated[Path, tyro.conf.Positional], out_file: Annotated[Pa
     from emu.study.analysis.runs import load_runs
 
     loaded = load_runs([folder], warn)
-    say(f"{write(loaded, out_file)}: {len(loaded)} runs")
+    say(f"{write(loaded, out_file)}: {counted(len(loaded), 'run')}")
     return 0

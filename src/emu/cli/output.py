@@ -25,6 +25,11 @@ def say_aside(text: str) -> None:
     Console(stderr=True, emoji=False).print(escape(text), highlight=False, soft_wrap=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_error(error: Exception) -> None:
     Console(stderr=True, emoji=False).print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
 
