@@ -13,7 +13,7 @@ from emu.envs.smac.chance import JITTER, Chance, _draw
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.roster import roster
-from emu.envs.smac.simulate import fresh_world
+from emu.envs.smac.simulate import advance, fresh_world
 
 QUIET = {"random_spawn": 0.0, "random_start": False, "random_lookout": False, "random_weapons": False}
 
@@ -46,7 +46,7 @@ def test_places_differ_by_no_more_than_they_may(seed, size):
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**31 - 1))
-def test_enemies_have_walked_whole_loops_towards_their_point_less_than_a_step(seed):
+def test_enemies_in_step_have_walked_whole_loops_towards_their_point_less_than_a_step(seed):
     there, r = start("2s3z", seed, **{**QUIET, "random_start": True}), roster(MAPS["2s3z"])
     walked = np.hypot(there.x - r.spawn[:, 0], there.y - r.spawn[:, 1]) / r.speed[:, 0]
     assert not walked[r.ally].any()
@@ -73,8 +73,27 @@ def test_all_draws_in_one_call_are_those_of_jax(seed):
 
 
 def test_lookouts_are_spread_over_the_whole_period():
-    phases = np.concatenate([start("8m", seed).lookout for seed in range(20)])
-    assert set(phases.tolist()) == set(range(LOOKOUT_PERIOD))
+    phases = np.concatenate([start("8m", seed, random_start=False).lookout[8:] for seed in range(20)])
+    assert set(phases.tolist()) == set(range(LOOKOUT_PERIOD, 2 * LOOKOUT_PERIOD))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31 - 1))
+def test_each_enemy_sets_out_at_its_own_time(seed):
+    """Some have walked before the first decision; each of the others stands for as many loops as `lookout` says."""
+    env = SmacEnv("3s5z")
+    r, world = env.roster, env.reset(jax.random.key(seed)).world
+    until = np.asarray(world.lookout[r.enemy]) - LOOKOUT_PERIOD
+    assert (until >= -7).all() and (until < LOOKOUT_PERIOD).all()
+    walked = np.hypot(world.x - r.spawn[:, 0], world.y - r.spawn[:, 1]) / r.speed[:, 0]
+    assert not np.asarray(walked[r.ally]).any()
+    np.testing.assert_allclose(walked[r.enemy], np.maximum(-until, 0), atol=1e-3)
+    for step in range(1, 3):
+        world = advance(env.battle)(world, np.ones(r.n_allies, np.int32), np.zeros(r.n, np.float32))
+        gone = np.hypot(world.x - r.spawn[:, 0], world.y - r.spawn[:, 1])[r.enemy]
+        stood = 8 * step <= until
+        assert (gone[stood] < 1).all(), "only friends who walk by may have pushed it"
+        assert (gone[~stood] > 0).all()
 
 
 def test_the_zealot_of_2m_vs_1z_goes_to_a_point_between_the_marines():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.envs.smac import terrain
-from emu.envs.smac.env import VERSION, SmacEnv, version_on
+from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.movement import _steer, inverse_root
 from emu.envs.smac.roster import drawn_roster
@@ -304,12 +304,6 @@ def test_a_crowd_leaves_the_ramp_for_a_target_at_the_back_of_the_plateau():
     crowd = [(1 + 0.8 * i, 14.6 + 0.8 * j) for i in range(5) for j in range(3)]
     fight = colossus_on_the_cliff(16, 19.8, hunters=crowd).loops(150)
     assert (np.hypot(fight.x[1:] - 16, fight.y[1:] - 19.8) < 4).all()
-
-
-def test_a_changed_ground_has_a_version_of_its_own():
-    grounds = {spec.name: version_on(spec.terrain) for spec in MAPS.values()}
-    assert grounds.pop("2c_vs_64zg") == f"{VERSION}.1"
-    assert set(grounds.values()) == {VERSION}
 
 
 def test_pathing_grid_of_the_strip_and_the_corridor():

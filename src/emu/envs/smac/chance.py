@@ -24,9 +24,9 @@ JITTER = (-1.0, 2.0)  # loops added to every weapon period, drawn anew for each 
 class Chance:
     """Which sources of chance are on."""
 
-    spawn: float = 0.1  # cells by which each unit's place may differ from the map's, along either axis
-    start: bool = True  # how many loops, less than a step, the enemies have walked before the first decision
-    lookout: bool = True  # when, within its period, each enemy looks out for targets
+    spawn: float = 0.0  # cells by which each unit's place may differ from the map's, along either axis
+    start: bool = True  # how many loops, less than a step, lie between the enemies' order and the first decision
+    lookout: bool = True  # when, within its period, each enemy takes up its order, and later looks out for targets
     weapons: bool = True  # the jitter of weapon periods
 
     def begin(self, r: Roster, w: World, key: Array) -> World:
@@ -36,13 +36,14 @@ class Chance:
         if self.spawn:
             shift = jnp.maximum(shares * (2 * self.spawn) - self.spawn, -self.spawn)
             w = w._replace(x=w.x + shift[0], y=w.y + shift[1])
-        if self.lookout:
-            w = w._replace(lookout=(phases % LOOKOUT_PERIOD).astype(jnp.float32))
+        phase = (phases % LOOKOUT_PERIOD).astype(jnp.float32) if self.lookout else jnp.zeros(r.n)
+        w = w._replace(lookout=phase)
         if r.spec.attack_to is not None:
             here, there = np.array(r.spec.attack, np.float32), np.array(r.spec.attack_to, np.float32)
             w = w._replace(goal=here + jax.random.uniform(keys[2]) * (there - here))
-        if self.start and not isinstance(r.spec.attack, str | None):
-            w = _walked(r, w, loops % LOOPS_PER_STEP)
+        if not isinstance(r.spec.attack, str | None):
+            passed = loops % LOOPS_PER_STEP if self.start else 0
+            w = _set_out(r, w, phase - passed, self.lookout)
         return w
 
     def jitter(self, units: int, key: Array) -> Array:
@@ -55,8 +56,8 @@ class Chance:
 def _draw(keys: Array, n: int) -> tuple[Array, Array, Array]:
     """Uniform numbers in [0, 1), (2, n); random bits, (n,); random bits, (): for places, lookouts and the start.
 
-    `reset` runs at every step of a compiled rollout, and with few copies starting small operations is what costs. So
-    all bits come from one call. They are those of `jax.random.uniform` and `randint`, which make several.
+    With few copies starting small operations is what costs, so all bits come from one call. They are those of
+    `jax.random.uniform` and `randint`, which make several.
     """
     lower = jax.vmap(jax.random.split)(keys[np.array([1, 3])])[:, 1]  # randint takes its low bits from the second half
     bits = jax.vmap(lambda key: jax.random.bits(key, (2 * n,)))(jnp.concatenate([keys[:1], lower]))
@@ -65,9 +66,15 @@ def _draw(keys: Array, n: int) -> tuple[Array, Array, Array]:
     return shares.reshape(2, n), bits[1, :n], bits[2, 0]
 
 
-def _walked(r: Roster, w: World, loops: Array) -> World:
-    """The enemies after walking towards the point of their order for some loops, in formation."""
+def _set_out(r: Roster, w: World, until: Array, own_time: bool) -> World:
+    """The enemies at the first decision: `until` loops before each takes up its order to go to a point.
+
+    Where that is in the past they have walked since then, in formation. The others stand and wait for it, as `lookout`
+    says: it is a period or more away from the next look. With a time of its own each looks out a period later.
+    """
     dx, dy = w.goal[0] - w.x, w.goal[1] - w.y
     far = jnp.sqrt(dx * dx + dy * dy)
-    share = jnp.where(r.number[:, 0] >= r.n_allies, jnp.minimum(loops * r.speed[:, 0] / far, 1.0), 0.0)
-    return w._replace(x=w.x + share * dx, y=w.y + share * dy)
+    enemy = r.number[:, 0] >= r.n_allies
+    share = jnp.where(enemy, jnp.clip(-until * r.speed[:, 0] / far, 0.0, 1.0), 0.0)
+    lookout = jnp.where(enemy, LOOKOUT_PERIOD + until, w.lookout) if own_time else w.lookout
+    return w._replace(x=w.x + share * dx, y=w.y + share * dy, lookout=lookout)

@@ -22,18 +22,12 @@ from emu.envs.smac.features import Layout, Options
 from emu.envs.smac.maps import MAPS, MapSpec
 from emu.envs.smac.roster import Roster, roster
 from emu.envs.smac.simulate import FIRST_TARGET, advance, fresh_world
-from emu.envs.smac.terrain import Terrain
 from emu.envs.smac.world import World
 from emu.envs.spec import EnvSpec, Sketch
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 
-VERSION = "smac-sim-4"
-
-
-def version_on(ground: Terrain) -> str:
-    """The simulator's version on some ground: numbers of runs with equal versions may be compared."""
-    return f"{VERSION}.{ground.revision}" if ground.revision else VERSION
+VERSION = "smac-sim-5"
 
 
 class State(NamedTuple):
@@ -97,7 +91,7 @@ class SmacEnv:
         shape = self.layout
         return EnvSpec(
             name=f"smac/{self.battle.name}",
-            version=version_on(self.battle.terrain),
+            version=VERSION,
             n_agents=shape.n_allies,
             n_actions=shape.n_actions,
             obs_dim=shape.obs_dim,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.smac import terrain
-from emu.envs.smac.behaviour import Quarry
+from emu.envs.smac.behaviour import LOOKOUT_PERIOD, Quarry
 from emu.envs.smac.roster import Roster, collide, pairs, possible
 from emu.envs.smac.world import Orders, World, column, fold
 from emu.types import Array
@@ -64,7 +64,9 @@ def _wish(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, ord
     inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
     distance = d2 * inverse
     near = jnp.where(hunting, jnp.where(r.healer, 0.9 * quarry.reach, 0.05), jnp.where(_is_enemy(r), ARRIVED, 0.0))
-    step = jnp.where(alive & ~engaged & (distance > near), jnp.minimum(r.speed, distance), 0.0)
+    waits = ~hunting & (w.lookout >= LOOKOUT_PERIOD)  # for the moment at which it takes up its order
+    goes = alive & ~engaged & ~waits & (distance > near)
+    step = jnp.where(goes, jnp.minimum(r.speed, distance), 0.0)
     return dx * inverse, dy * inverse, step
 
 

@@ -40,7 +40,6 @@ class Terrain:
     seen_from: tuple[tuple[int, ...], ...] = ()
     joined: tuple[tuple[int, int], ...] = ()  # pieces so nearly convex together that sliding along the edge leads over
     plateau: tuple[float, float, float, float] | None = None  # high ground, only drawn
-    revision: int = 0  # counts changes of this ground alone: a run made before one does not mix with those after
 
     def __hash__(self) -> int:
         return hash((self.pieces, self.waypoints))
@@ -93,7 +92,6 @@ PLATEAU = Terrain(
     seen_from=((0, 1), (1, 3), (0, 2), (2, 3)),
     joined=((3, 4),),
     plateau=(7, 13, 25, 21),
-    revision=1,
 )
 
 

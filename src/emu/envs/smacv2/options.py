@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from emu.envs.smac.chance import Chance
 from emu.errors import EnvError
 
 
@@ -40,7 +39,7 @@ class Options:
     reward_scale_rate: float = 20.0
     scale_by_own_team: bool = False  # scale by the enemies of the episode, not by their mean: a win is worth 20
     enemy_row_bug: bool = False  # blank rows of enemies as the package does since June 2023
-    random_spawn: float = Chance.spawn  # sources of chance in the simulator; see `emu.envs.smac.chance`
+    random_spawn: float = 0.1  # cells; sources of chance in the simulator, see `emu.envs.smac.chance`
     random_lookout: bool = True
     random_weapons: bool = True
     timeout_truncates: bool = False  # report the time limit as truncated; SMACv2 ends the episode there
