@@ -14,9 +14,19 @@ def alive(pid: int) -> bool:
         return False
 
 
-def all_gone(pids, seconds: float = 20.0) -> bool:
-    """Whether all of them end within a while."""
+def all_gone(pids, seconds: float = 90.0) -> bool:
+    """Whether all of them end within a while; those that do not are printed, for whoever reads the failure."""
     deadline = time.monotonic() + seconds
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not any(map(alive, pids))
+    left = [pid for pid in pids if alive(pid)]
+    for pid in left:
+        print(f"still there: {pid}", *(_shown(Path(f"/proc/{pid}/{name}")) for name in ("stat", "wchan", "cmdline")))
+    return not left
+
+
+def _shown(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").replace("\0", " ").strip()[:200]
+    except OSError as error:
+        return str(error)
