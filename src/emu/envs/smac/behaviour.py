@@ -2,8 +2,8 @@
 
 An enemy looks out for targets at intervals and takes the nearest one it notices. It stays with that one until it is
 dead, unless it cannot hit it and could hit another when it next looks out. One that is held up on its way looks out at
-once, and takes whoever is nearest. With no target it turns on whoever hit it last, or goes on with its order. Healers
-tend the friend with the smallest fraction of life.
+once, and takes whoever is nearest. With no target it turns on whoever hit it last, or a friend who called for help, or
+goes on with its order. Healers tend the friend with the smallest fraction of life.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import numpy as np
 
 from emu.envs.smac.healing import tend_all
 from emu.envs.smac.roster import Roster
+from emu.envs.smac.units import LOOPS_PER_STEP
 from emu.envs.smac.world import Orders, World, at, column, each, fold, put_row, stack
 from emu.types import Array
 
 _INDEX_BITS = 7  # room for 128 units in the low bits of a packed distance
 _NOTHING = np.int32(2**31 - 1)
 LOOKOUT_PERIOD = 12  # loops between two looks of an enemy for targets
+CALL_RANGE = 4.0  # cells within which a call for help is heard, centre to centre: the game's data
 
 
 class Quarry(NamedTuple):
@@ -81,6 +83,31 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     chosen = jnp.where(found, nearest & (2**_INDEX_BITS - 1), otherwise)
     chosen = jnp.where(r.building[rows] & ~found, -1, chosen)
     return jnp.where(can_hit, old, chosen).astype(jnp.int32)
+
+
+def call_for_help(r: Roster, w: World) -> World:
+    """Enemies hit since the last step tell idle friends nearby who did it; those turn on him as on their own attacker.
+
+    The nearest caller is heard. Who hunts somebody, or knows an attacker of its own, does not listen.
+    """
+    rows, alive = r.enemy, w.life > 0
+    x, y, unhurt, attacker = w.x[rows], w.y[rows], w.unhurt[rows], w.attacker[rows]
+
+    def lives(number: Array) -> Array:
+        return fold(range(r.n_allies), lambda found, j: found | ((number == j) & alive[j]), jnp.zeros(x.shape, bool))
+
+    attacked = (unhurt < LOOPS_PER_STEP) & lives(attacker)
+
+    def visit(carry: Any, j: Any) -> Any:
+        nearest, who = carry
+        d2 = (x - x[j]) ** 2 + (y - y[j]) ** 2
+        heard = attacked[j] & (d2 < nearest)
+        return jnp.where(heard, d2, nearest), jnp.where(heard, attacker[j], who)
+
+    nobody = jnp.full(x.shape, -1, jnp.int32)
+    _, who = fold(range(r.n_enemies), visit, (jnp.full(x.shape, CALL_RANGE**2, jnp.float32), nobody))
+    listens = alive[rows] & ~r.healer[rows] & ~lives(w.target[rows]) & ~lives(attacker) & (who >= 0)
+    return w._replace(attacker=jnp.concatenate([w.attacker[r.ally], jnp.where(listens, who, attacker)]))
 
 
 def _hunt_nearest(r: Roster, w: World, alive: Array) -> Array:

@@ -24,7 +24,7 @@ from emu.types import Array
 LAYERS = ("ground", "tall", "air")
 GAP = 0.2  # between units packed around a spawn point
 ROUNDING = 1e-6  # places that just touch are free wherever on the map they are
-FIRST_DIRECTION = 9  # 48ths of a turn, from east: where the search for free ground around the point begins
+FIRST_DIRECTION = 10  # 48ths of a turn, from east: where the search for free ground around the point begins
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

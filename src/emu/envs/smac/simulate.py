@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from emu.envs.smac import combat
-from emu.envs.smac.behaviour import LOOKOUT_PERIOD, choose_targets
+from emu.envs.smac.behaviour import LOOKOUT_PERIOD, call_for_help, choose_targets
 from emu.envs.smac.maps import MapSpec
 from emu.envs.smac.movement import move
 from emu.envs.smac.roster import Roster, roster
@@ -79,6 +79,8 @@ def read_orders(r: Roster, w: World, action: Array) -> tuple[World, Orders]:
 def advance_many(r: Roster, w: World, action: Array, jitter: Array) -> World:
     """One step on (N, E) arrays."""
     w, orders = read_orders(r, w, action)
+    if r.spec.attack != "nearest":  # SMACv2's enemies are sent by a script
+        w = call_for_help(r, w)
     return jax.lax.fori_loop(0, LOOPS_PER_STEP, lambda _, carry: tick(r, carry, orders, jitter), w)
 
 
