@@ -10,7 +10,7 @@ import numpy as np
 
 from emu.envs.smac.maps import Group, MapSpec
 from emu.envs.smac.roster import roster
-from emu.envs.smac.simulate import fresh_world, read_orders, tick
+from emu.envs.smac.simulate import advance_many, fresh_world, read_orders, tick
 from emu.envs.smac.terrain import OPEN
 
 STOP, NORTH, SOUTH, EAST, WEST, ATTACK = 1, 2, 3, 4, 5, 6
@@ -51,6 +51,13 @@ class Fight:
         action = jnp.asarray(actions or [STOP] * self.r.n_allies, jnp.int32)[:, None]
         noise = jnp.full((self.r.n, 1), jitter, jnp.float32)
         self.world = _loop(self.spec)(self.world, action, noise, n)
+        return self
+
+    def steps(self, n: int, *actions: int) -> Fight:
+        """Whole steps of eight loops, with all that happens once a step."""
+        action = jnp.asarray(actions or [STOP] * self.r.n_allies, jnp.int32)[:, None]
+        for _ in range(n):
+            self.world = advance_many(self.r, self.world, action, jnp.zeros((self.r.n, 1), jnp.float32))
         return self
 
     def __getattr__(self, name: str) -> np.ndarray:

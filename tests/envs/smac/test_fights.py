@@ -8,12 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emu.envs.smac import terrain
+from emu.envs.smac.behaviour import call_for_help
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.maps import MAPS
 from emu.envs.smac.movement import _steer, inverse_root
-from emu.envs.smac.roster import drawn_roster
+from emu.envs.smac.roster import drawn_roster, roster
 from emu.envs.smac.simulate import advance, advance_many, fresh_world
 from emu.envs.smac.terrain import OPEN
 
@@ -214,6 +217,48 @@ def test_a_friend_blocks_if_straight_on_would_run_into_it(ahead, beside, blocked
     turned = _steer(r, w, one, one, 0 * one, ~none, none.at[1].set(True), none)
     assert bool(turned[1][0, 0]) == blocked
     assert (float(turned[2][0, 0]) < 1) == blocked
+
+
+@pytest.mark.parametrize(("away", "comes"), [(3.9, True), (4.1, False)])
+def test_a_marine_that_is_hit_calls_an_idle_friend_within_four_cells(away, comes):
+    """Neither of the two notices the ally by itself: it shoots from the edge of its range, they look the other way."""
+    spec = field([("marine", 10, 16)], [("marine", 15, 16), ("marine", 15 + away, 16)])
+    fight = Fight(spec, lookout={1: 1000.0, 2: 1000.0}).steps(3, f.ATTACK)
+    assert fight.life[1] < 45 and fight.target[1] == 0
+    assert (fight.target[2] == 0) == comes
+
+
+def test_a_unit_killed_at_once_has_called_too_and_who_hunts_does_not_listen():
+    allies = [("stalker", 10, 16), ("zealot", 17, 20)]
+    enemies = [("zergling", 15, 16), ("zergling", 17, 16), ("zergling", 17, 19)]
+    changes = {"lookout": {2: 1000.0, 3: 1000.0, 4: 1000.0}, "target": {4: 1}, "life": {2: 1.0}}
+    fight = Fight(field(allies, enemies), **changes).steps(3, f.ATTACK, f.STOP)
+    assert fight.life[2] == 0
+    assert fight.target[3:].tolist() == [0, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_calls_for_help_against_plain_python(data):
+    n, rng = 6, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    spec = field([("marine", 10, 10)] * 3, [("marine", 20, 20)] * n)
+    x, y = rng.uniform(10, 18, (2, 3 + n))
+    alive, unhurt = rng.random(3 + n) < 0.7, rng.integers(0, 20, 3 + n)
+    target, attacker = np.where(rng.random((2, 3 + n)) < 0.6, -1, rng.integers(0, 3, (2, 3 + n)))
+    expected = attacker.copy()
+    for i in range(3, 3 + n):
+        busy = any(number >= 0 and alive[number] for number in (target[i], attacker[i]))
+        callers = [j for j in range(3, 3 + n) if unhurt[j] < 8 and attacker[j] >= 0 and alive[attacker[j]]]
+        near = {j: np.hypot(x[i] - x[j], y[i] - y[j]) for j in callers}
+        heard = [j for j in callers if near[j] < 4]
+        if alive[i] and not busy and heard:
+            expected[i] = attacker[min(heard, key=near.__getitem__)]
+    world = Fight(spec).world._replace(
+        x=x[:, None], y=y[:, None], life=45.0 * alive[:, None], unhurt=unhurt[:, None].astype(float),
+        target=target[:, None].astype(np.int32), attacker=attacker[:, None].astype(np.int32),
+    )  # fmt: skip
+    world = jax.tree.map(jnp.asarray, world)
+    np.testing.assert_array_equal(call_for_help(roster(spec), world).attacker[:, 0], expected)
 
 
 def test_new_order_cancels_the_wind_up():
