@@ -1,6 +1,6 @@
 """How true learning in the SMAC-compatible simulator is: QMIX's curves here beside public logs of the real game.
 
-    python benchmarks/smac_learning.py results/smac_sim4_qmix
+    python benchmarks/smac_learning.py results/smac_sim5_qmix
 
 For every run: the win rate at 200,000, 500,000 and a million steps (mean of the evaluations within 25,000 steps), how
 far consecutive evaluations jump (standard deviation, while the mean of five is 0.2 to 0.8), how many are exactly 0 or 1
@@ -25,6 +25,7 @@ MARKS = (200_000, 500_000, 1_000_000)
 NEAR = 25_000  # steps to both sides of a mark
 SPREAD_AT = (0.5, 0.75, 0.9)  # win rates, give or take 0.1
 BANDS = ((0.4, 0.6), (0.85, 0.95))  # greedy win rates at which the cost of exploring is looked at
+EXPLORED = 60_000  # steps after which all training episodes near an evaluation are played at an exploration rate of 0.05
 
 
 class Real(NamedTuple):
@@ -105,7 +106,7 @@ def exploring(run: Run) -> list[tuple[float, float]]:
     train_steps, training = run.series("train_win_rate")
     pairs = []
     for low, high in BANDS:
-        inside = np.flatnonzero((means >= low) & (means <= high))
+        inside = np.flatnonzero((means >= low) & (means <= high) & (steps >= EXPLORED))
         near = [training[np.abs(train_steps - steps[i]) <= 10_000] for i in inside]
         values = np.concatenate(near) if near else np.array([])
         if len(values):
