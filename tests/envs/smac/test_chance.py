@@ -96,6 +96,16 @@ def test_each_enemy_sets_out_at_its_own_time(seed):
         assert (gone[~stood] > 0).all()
 
 
+def test_zerglings_of_2c_vs_64zg_go_for_a_colossus_each_at_its_own_time():
+    env = SmacEnv("2c_vs_64zg")
+    r, world = env.roster, env.reset(jax.random.key(5)).world
+    until = np.asarray(world.lookout[r.enemy]) - LOOKOUT_PERIOD
+    assert set(until.tolist()) == set(range(LOOKOUT_PERIOD))
+    world = advance(env.battle)(world, np.ones(r.n_allies, np.int32), np.zeros(r.n, np.float32))
+    hunts = np.asarray(world.target[r.enemy]) == 0
+    np.testing.assert_array_equal(hunts, until < 7)  # eight loops, and the choice comes before the clock moves
+
+
 def test_the_zealot_of_2m_vs_1z_goes_to_a_point_between_the_marines():
     goals = np.array([start("2m_vs_1z", seed).goal for seed in range(40)])
     assert (goals[:, 1] == 12).all() and goals[:, 0].min() >= 13 and goals[:, 0].max() <= 19

@@ -79,7 +79,8 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     found = looks_out & (nearest != _NOTHING) & (in_reach | held_up | ~chase)
     otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))
     if ordered_after_one:
-        otherwise = jnp.where(chase, old, jnp.where(alive[0], 0, otherwise))
+        ordered = alive[0] & (w.lookout[rows] < LOOKOUT_PERIOD)
+        otherwise = jnp.where(chase, old, jnp.where(ordered, 0, otherwise))
     chosen = jnp.where(found, nearest & (2**_INDEX_BITS - 1), otherwise)
     chosen = jnp.where(r.building[rows] & ~found, -1, chosen)
     return jnp.where(can_hit, old, chosen).astype(jnp.int32)

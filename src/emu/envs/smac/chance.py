@@ -41,8 +41,8 @@ class Chance:
         if r.spec.attack_to is not None:
             here, there = np.array(r.spec.attack, np.float32), np.array(r.spec.attack_to, np.float32)
             w = w._replace(goal=here + jax.random.uniform(keys[2]) * (there - here))
-        if not isinstance(r.spec.attack, str | None):
-            passed = loops % LOOPS_PER_STEP if self.start else 0
+        if r.spec.attack not in ("nearest", None):  # SMACv2's enemies are sent by a script, a building by nobody
+            passed = loops % LOOPS_PER_STEP if self.start and r.spec.attack != "unit" else 0
             w = _set_out(r, w, phase - passed, self.lookout)
         return w
 
@@ -67,9 +67,9 @@ def _draw(keys: Array, n: int) -> tuple[Array, Array, Array]:
 
 
 def _set_out(r: Roster, w: World, until: Array, own_time: bool) -> World:
-    """The enemies at the first decision: `until` loops before each takes up its order to go to a point.
+    """The enemies at the first decision: `until` loops before each takes up its order.
 
-    Where that is in the past they have walked since then, in formation. The others stand and wait for it, as `lookout`
+    Where that is in the past they have walked to its point since then, in formation. The others stand and wait for it, as `lookout`
     says: it is a period or more away from the next look. With a time of its own each looks out a period later.
     """
     dx, dy = w.goal[0] - w.x, w.goal[1] - w.y
