@@ -69,8 +69,9 @@ def _draw(keys: Array, n: int) -> tuple[Array, Array, Array]:
 def _set_out(r: Roster, w: World, until: Array, own_time: bool) -> World:
     """The enemies at the first decision: `until` loops before each takes up its order.
 
-    Where that is in the past they have walked to its point since then, in formation. The others stand and wait for it, as `lookout`
-    says: it is a period or more away from the next look. With a time of its own each looks out a period later.
+    Where that is in the past they have walked to its point since then, in formation. The others stand and wait for it,
+    as `lookout` says: it is a period or more away from the next look. With a time of its own each looks out a period
+    later.
     """
     dx, dy = w.goal[0] - w.x, w.goal[1] - w.y
     far = jnp.sqrt(dx * dx + dy * dy)
