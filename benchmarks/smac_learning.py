@@ -25,7 +25,7 @@ MARKS = (200_000, 500_000, 1_000_000)
 NEAR = 25_000  # steps to both sides of a mark
 SPREAD_AT = (0.5, 0.75, 0.9)  # win rates, give or take 0.1
 BANDS = ((0.4, 0.6), (0.85, 0.95))  # greedy win rates at which the cost of exploring is looked at
-EXPLORED = 60_000  # steps after which all training episodes near an evaluation are played at an exploration rate of 0.05
+EXPLORED = 60_000  # steps after which the training episodes near an evaluation explore at 0.05
 
 
 class Real(NamedTuple):
