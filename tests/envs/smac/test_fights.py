@@ -214,9 +214,25 @@ def test_a_friend_blocks_if_straight_on_would_run_into_it(ahead, beside, blocked
     r, w = fight.r, fight.world
     w = w._replace(x=w.x.at[1].set(10 + ahead), y=w.y.at[1].set(16 + beside))
     one, none = jnp.ones((3, 1)), jnp.zeros((3, 1), bool)
-    turned = _steer(r, w, one, one, 0 * one, ~none, none.at[1].set(True), none)
-    assert bool(turned[1][0, 0]) == blocked
-    assert (float(turned[2][0, 0]) < 1) == blocked
+    held_up, dx, _ = _steer(r, w, one, one, 0 * one, ~none, none.at[1].set(True), none)
+    assert bool(held_up[0, 0]) == blocked
+    assert (float(dx[0, 0]) < 1) == blocked
+
+
+def test_who_walks_is_in_nobodys_way():
+    fight = Fight(field([("marine", 10, 16), ("marine", 10.8, 16)], [("marine", 30, 30)]))
+    both_walk = fight.loops(1, f.EAST, f.EAST)
+    assert both_walk.x[0] == pytest.approx(10 + 2.25 / 16, abs=1e-4) and both_walk.side[0] == 0
+
+
+def test_an_opponent_in_the_way_holds_up_and_is_gone_round_from_then_on():
+    fight = Fight(field([("zealot", 10.7, 16)], [("zergling", 10, 16)]))
+    one, none = jnp.ones((2, 1)), jnp.zeros((2, 1), bool)
+    stands = none.at[0].set(True)
+    for impatient in (False, True):
+        held_up, dx, _ = _steer(fight.r, fight.world, one, one, 0 * one, ~stands, stands, none | impatient)
+        assert bool(held_up[1, 0])
+        assert (float(dx[1, 0]) < 1) == impatient
 
 
 @pytest.mark.parametrize(("away", "comes"), [(3.9, True), (4.1, False)])

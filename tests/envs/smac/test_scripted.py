@@ -57,8 +57,7 @@ def test_random_battles_last_and_pay_as_real_ones(name):
 @pytest.mark.parametrize(
     "name, least, most",
     [("2s3z", 80, 100), ("3s5z", 27, 57), ("10m_vs_11m", 2, 22)]
-    + [(name, 0, 3) for name in ("5m_vs_6m", "3s_vs_5z", "6h_vs_8z", "MMM2")]
-    + [pytest.param("corridor", 0, 3, marks=pytest.mark.xfail(strict=True, reason="23 %: docs/envs/smac_truth.md"))],
+    + [(name, 0, 3) for name in ("5m_vs_6m", "3s_vs_5z", "6h_vs_8z", "MMM2", "corridor")],
 )
 def test_the_heuristic_player_wins_as_in_the_table_of_the_smac_paper(name, least, most):
     """2s3z 90 %, 3s5z 42 %, 10m_vs_11m 12 %, nothing on the others (arXiv 1902.04043)."""

@@ -74,7 +74,7 @@ def _hunt(r: Roster, w: World, alive: Array) -> Array:
     no = jnp.zeros(x.shape, bool)
     start = (jnp.full(x.shape, _NOTHING, jnp.int32), no, no, no, no)
     nearest, in_reach, can_hit, chase, avenge = fold(allies, visit, start)
-    held_up = jnp.abs(w.side[rows]) >= 1
+    held_up = w.side[rows] != 0
     looks_out = (w.lookout[rows] <= 0) | held_up
     found = looks_out & (nearest != _NOTHING) & (in_reach | held_up | ~chase)
     otherwise = jnp.where(chase, old, jnp.where(avenge, foe, -1))

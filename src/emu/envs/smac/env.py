@@ -27,7 +27,7 @@ from emu.envs.spec import EnvSpec, Sketch
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 
-VERSION = "smac-sim-5"
+VERSION = "smac-sim-6"
 
 
 class State(NamedTuple):

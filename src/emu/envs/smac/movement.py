@@ -21,12 +21,10 @@ from emu.types import Array
 
 CONTACT = 0.06  # gap below which another unit is in the way
 FURTHEST_BEARING = 1.99  # of blockers followed round: 1 is abreast; at 2, straight behind, the side is mere rounding
-PATIENCE = 4  # loops held up before a hunter walks round opponents too
 PUSHES = 3
 PUSH_LIMIT = 0.3
 STIFFNESS = 0.25  # share of an overlap that a standing unit leaves to a moving one, above one half
 ARRIVED = 0.5
-SLOW = 0.3  # of its speed: a walking unit that got less far in the last loop is stuck and in others' way
 
 
 def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orders: Orders) -> World:
@@ -34,18 +32,15 @@ def move(r: Roster, w: World, alive: Array, quarry: Quarry, engaged: Array, orde
     dx, dy, step = _wish(r, w, alive, quarry, engaged, orders)
     walking = step > 0
     standing = alive & (engaged | r.building)
-    slow = w.vx * w.vx + w.vy * w.vy < (SLOW * r.speed) ** 2
-    side = jnp.where(w.side == 0, _outwards(r, w, alive, dx, dy), jnp.sign(w.side))
-    impatient = quarry.valid & (jnp.abs(w.side) >= 1)
-    held_up, blocked, sx, sy = _steer(r, w, side, dx, dy, walking, standing | (walking & slow), impatient)
-    step = jnp.where(blocked & slow, 0.5 * step, step)  # press less where there is no way through
+    side = jnp.where(w.side == 0, _outwards(r, w, alive, dx, dy), w.side)
+    impatient = quarry.valid & (w.side != 0)
+    held_up, sx, sy = _steer(r, w, side, dx, dy, walking, standing, impatient)
     vx, vy = sx * step, sy * step
     if possible(r.flying):
         vx, vy = _inertia(r, w, vx, vy)
     start = (w.x + vx, w.y + vy)
     x, y = jax.lax.fori_loop(0, PUSHES, lambda _, at: _apart(r, at, alive, walking, standing), start)
-    stuck_for = jnp.abs(w.side) + jnp.where(held_up, 1.0 / PATIENCE, 0.0)
-    side = jnp.where(walking, side * jnp.minimum(stuck_for, 1.0), 0.0)
+    side = jnp.where(walking, jnp.where(held_up, side, w.side), 0.0)
     return w._replace(x=x, y=y, vx=x - w.x, vy=y - w.y, side=side)
 
 
@@ -88,11 +83,12 @@ def _order_goal(r: Roster, w: World, orders: Orders) -> tuple[Array, Array]:
 
 
 def _steer(
-    r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Array, stuck: Array, impatient: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Turn blocked units along the outline of the stuck units in front: friends, for impatient hunters also opponents.
+    r: Roster, w: World, side: Array, dx: Array, dy: Array, walking: Array, standing: Array, impatient: Array
+) -> tuple[Array, Array, Array]:
+    """Turn blocked units along the outline of those that stand in front: friends, for impatient hunters also opponents.
 
-    Returns whether somebody is in the way, whether the unit goes round, and its direction.
+    Who walks is not gone round: it will be elsewhere in a moment. Returns whether somebody is in the way, and where
+    the unit walks.
     """
     all_units = slice(0, r.n)
     touching = pairs(r, lambda a, b: (a.separation + b.separation + CONTACT) ** 2 * collide(a, b))
@@ -103,7 +99,7 @@ def _steer(
         held_up, blocked, furthest = carry
         ox, oy = w.x[j] - w.x, w.y[j] - w.y
         d2 = ox * ox + oy * oy
-        contact = stuck[j] & (d2 < column(touching, all_units, j))
+        contact = standing[j] & (d2 < column(touching, all_units, j))
         avoided = contact & (column(friends, all_units, j) | impatient)
         inverse = jax.lax.rsqrt(jnp.maximum(d2, 1e-8))
         along, across = dx * ox + dy * oy, dx * oy - dy * ox
@@ -119,7 +115,7 @@ def _steer(
     sine = jnp.where(bearing > 1, 2.0 - bearing, bearing)
     cosine = jnp.sqrt(jnp.maximum(1.0 - sine * sine, 0.0)) * jnp.where(bearing > 1, -1.0, 1.0)
     tx, ty = -sine * dx - cosine * side * dy, -sine * dy + cosine * side * dx
-    return held_up, blocked, jnp.where(blocked, tx, dx), jnp.where(blocked, ty, dy)
+    return held_up, jnp.where(blocked, tx, dx), jnp.where(blocked, ty, dy)
 
 
 def _outwards(r: Roster, w: World, alive: Array, dx: Array, dy: Array) -> Array:

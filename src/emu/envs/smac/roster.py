@@ -22,7 +22,7 @@ from emu.envs.smac.units import LOOPS_PER_SECOND, SCAN_RANGE, UNITS, Heal, UnitT
 from emu.types import Array
 
 LAYERS = ("ground", "tall", "air")
-GAP = 0.2  # between units packed around a spawn point
+GAP = 0.1  # between units packed around a spawn point
 ROUNDING = 1e-6  # places that just touch are free wherever on the map they are
 FIRST_DIRECTION = 10  # 48ths of a turn, from east: where the search for free ground around the point begins
 

@@ -37,10 +37,10 @@ class World(NamedTuple):
     energy: Array
     healing: Array  # bool
     bursting: Array  # bool: killed in the last loop and about to explode
-    vx: Array  # displacement in the last loop: inertia of flying units, and who is stuck
+    vx: Array  # displacement in the last loop: inertia of flying units
     vy: Array
     lookout: Array  # loops until the unit looks out for targets again; a period or more: has not set out yet
-    side: Array  # on which side (sign) a blocked unit passes, and how long it was held up (size, at most 1)
+    side: Array  # on which side a unit that was held up passes: 1 left, -1 right; 0: nobody was in its way
     goal: Array  # (2,): the point of the enemies' order
     script: Array  # (1,): loops until the map's script looks after idle enemies again; only where it does
 
