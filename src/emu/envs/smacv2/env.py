@@ -35,7 +35,7 @@ from emu.envs.spec import EnvSpec, Sketch
 from emu.errors import EnvError, did_you_mean
 from emu.types import Array, Outcome
 
-VERSION = "smacv2-sim-2"
+VERSION = "smacv2-sim-3"
 PUBLISHED = Options()
 
 
