@@ -1,6 +1,6 @@
 """How true learning in the SMAC-compatible simulator is: QMIX's curves here beside public logs of the real game.
 
-    python benchmarks/smac_learning.py results/smac_sim5_qmix
+    python benchmarks/smac_learning.py results/smac_sim6_qmix
 
 For every run: the win rate at 200,000, 500,000 and a million steps (mean of the evaluations within 25,000 steps), how
 far consecutive evaluations jump (standard deviation, while the mean of five is 0.2 to 0.8), how many are exactly 0 or 1
