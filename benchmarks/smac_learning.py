@@ -2,10 +2,11 @@
 
     python benchmarks/smac_learning.py results/smac_sim6_qmix
 
-For every run: the win rate at 200,000, 500,000 and a million steps (mean of the evaluations within 25,000 steps), how
-far consecutive evaluations jump (standard deviation, while the mean of five is 0.2 to 0.8), how many are exactly 0 or 1
-(while it is 0.3 to 0.7), how much the returns of one evaluation's 32 battles vary by their win rate, and what exploring
-at 0.05 costs: greedy and training win rate where the greedy one is about 0.5 and 0.9.
+For every run, and for the seeds of a map together: the win rate at 200,000, 500,000 and a million steps (mean of the
+evaluations within 25,000 steps), how far consecutive evaluations jump (standard deviation, while the mean of five is
+0.2 to 0.8), how many are exactly 0 or 1 (while it is 0.3 to 0.7), how much the returns of one evaluation's 32 battles
+vary by their win rate, and what exploring at 0.05 costs: greedy and training win rate where the greedy one is about 0.5
+and 0.9.
 
 The real figures are of QMIX with PyMARL's settings on SC2 4.10 and 4.6.2, runs that others logged in public: ranges are
 over 8 to 22 runs. 32 battles of one unchanged policy jump by 0.117.
@@ -14,6 +15,7 @@ over 8 to 22 runs. 32 battles of one unchanged policy jump by 0.117.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,28 +50,36 @@ REAL = {
 def main() -> None:
     parser = argparse.ArgumentParser(description="Learning in the simulator beside public logs of the real game.")
     parser.add_argument("runs", nargs="+", type=Path, help="folders of runs")
+    alike: dict[tuple[str, str, str], list[Run]] = {}
     for run in load_runs(find_runs(parser.parse_args().runs)):
-        print(f"{run.env} {run.algo} seed {run.seed}, {run.version}")
-        for line in describe(run, REAL.get(run.env)):
-            print("   ", line)
+        alike.setdefault((run.env, run.algo, run.version), []).append(run)
+    for (env, algo, version), runs in alike.items():
+        groups = [[run] for run in runs] + ([runs] if len(runs) > 1 else [])
+        for group in groups:
+            seeds = ", ".join(str(run.seed) for run in group)
+            print(f"{env} {algo} seed{'s' * (len(group) > 1)} {seeds}, {version}")
+            for line in describe(group, REAL.get(env)):
+                print("   ", line)
 
 
-def describe(run: Run, real: Real | None) -> list[str]:
-    """The lines that are printed of a run."""
-    steps, wins = run.series(WIN_RATE)
+def describe(runs: Sequence[Run], real: Real | None) -> list[str]:
+    """The lines that are printed of a run, or of several seeds pooled."""
     lines = []
     for k, mark in enumerate(MARKS):
-        near = wins[np.abs(steps - mark) <= NEAR]
-        if len(near):
+        near = [wins[np.abs(steps - mark) <= NEAR] for steps, wins in (run.series(WIN_RATE) for run in runs)]
+        at = [values.mean() for values in near if len(values)]
+        if at:
             beside = f"   real {real.at[k][0]:.2f} to {real.at[k][1]:.2f}" if real else ""
-            lines.append(f"at {mark // 1000:>5}K   {near.mean():.2f}{beside}")
-    jump, exact, count = jumps(wins)
-    lines.append(f"jumps      {jump:.3f}" + (f"   real {real.jump}" if real else ""))
-    lines.append(f"exactly 0 or 1: {exact} of {count} evaluations in mid-learning")
-    spread = ", ".join(f"{value:.1f}" for value in spreads(run))
+            lines.append(f"at {mark // 1000:>5}K   {np.mean(at):.2f}{beside}")
+    differences, inner = (np.concatenate(parts) for parts in zip(*map(middle_of, runs), strict=True))
+    jump = float(np.sqrt(np.mean(differences**2))) if len(differences) else float("nan")
+    lines.append(f"jumps      {jump:.3f} of {len(differences)}" + (f"   real {real.jump}" if real else ""))
+    exact = int(np.isin(inner, (0.0, 1.0)).sum())
+    lines.append(f"exactly 0 or 1: {exact} of {len(inner)} evaluations in mid-learning")
+    spread = ", ".join(f"{value:.1f}" for value in spreads(runs))
     beside = "   real " + ", ".join(map(str, real.spread)) if real else ""
     lines.append(f"returns of an evaluation at 0.5, 0.75, 0.9 vary by {spread}{beside}")
-    costs = ", ".join(f"{greedy:.2f}→{training:.2f}" for greedy, training in exploring(run))
+    costs = ", ".join(f"{greedy:.2f}→{training:.2f}" for greedy, training in exploring(runs))
     lines.append(f"exploring  {costs or 'not there yet'}" + (f"   real {real.costs}" if real else ""))
     return lines
 
@@ -82,36 +92,40 @@ def mean_of_five(wins: np.ndarray) -> np.ndarray:
     return means
 
 
-def jumps(wins: np.ndarray) -> tuple[float, int, int]:
-    """Standard deviation of consecutive differences in mid-learning; exact 0s and 1s there, of how many."""
+def middle_of(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Of mid-learning: differences of consecutive evaluations, and the evaluations themselves."""
+    wins = run.series(WIN_RATE)[1]
     means = mean_of_five(wins)
-    middle = (means[:-1] > 0.2) & (means[:-1] < 0.8)
-    differences = np.diff(wins)[middle]
-    inner = wins[(means > 0.3) & (means < 0.7)]
-    exact = int(np.isin(inner, (0.0, 1.0)).sum())
-    return float(np.sqrt(np.mean(differences**2))) if len(differences) else float("nan"), exact, len(inner)
+    differences = np.diff(wins)[(means[:-1] > 0.2) & (means[:-1] < 0.8)]
+    return differences, wins[(means > 0.3) & (means < 0.7)]
 
 
-def spreads(run: Run) -> list[float]:
+def spreads(runs: Sequence[Run]) -> list[float]:
     """Mean standard deviation of the returns of an evaluation whose win rate is near each of SPREAD_AT."""
-    wins, deviations = run.series(WIN_RATE)[1], run.series("test_return_std")[1]
+    wins = np.concatenate([run.series(WIN_RATE)[1] for run in runs])
+    deviations = np.concatenate([run.series("test_return_std")[1] for run in runs])
     near = [deviations[np.abs(wins - rate) <= 0.1] for rate in SPREAD_AT]
     return [float(values.mean()) if len(values) else float("nan") for values in near]
 
 
-def exploring(run: Run) -> list[tuple[float, float]]:
+def exploring(runs: Sequence[Run]) -> list[tuple[float, float]]:
     """(greedy, training) win rates over the evaluations whose mean of five lies in each band."""
+    pairs = []
+    for band in BANDS:
+        greedy, training = (np.concatenate(parts) for parts in zip(*(_in_band(run, band) for run in runs), strict=True))
+        if len(training):
+            pairs.append((float(greedy.mean()), float(training.mean())))
+    return pairs
+
+
+def _in_band(run: Run, band: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Greedy win rates of one run in a band, and the training win rates near them."""
     steps, wins = run.series(WIN_RATE)
     means = mean_of_five(wins)
     train_steps, training = run.series("train_win_rate")
-    pairs = []
-    for low, high in BANDS:
-        inside = np.flatnonzero((means >= low) & (means <= high) & (steps >= EXPLORED))
-        near = [training[np.abs(train_steps - steps[i]) <= 10_000] for i in inside]
-        values = np.concatenate(near) if near else np.array([])
-        if len(values):
-            pairs.append((float(wins[inside].mean()), float(values.mean())))
-    return pairs
+    inside = np.flatnonzero((means >= band[0]) & (means <= band[1]) & (steps >= EXPLORED))
+    near = [training[np.abs(train_steps - steps[i]) <= 10_000] for i in inside]
+    return wins[inside], np.concatenate([np.array([]), *near])
 
 
 if __name__ == "__main__":
