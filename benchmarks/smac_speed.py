@@ -162,10 +162,12 @@ def _begin_again(env, states, over, keys):
     import jax
     import jax.numpy as jnp
 
-    import emu.play.compiled
-
-    if hasattr(emu.play.compiled, "begin_again"):
-        return emu.play.compiled.begin_again(env, states, over, keys)
+    try:
+        from emu.play.compiled import begin_again
+    except ImportError:
+        pass
+    else:
+        return begin_again(env, states, over, keys)
 
     def one(state, over, key):
         return jax.tree.map(lambda old, new: jnp.where(over, new, old), state, env.reset(key))
