@@ -5,22 +5,38 @@ Every environment has "random". It may offer others in an attribute `scripted`, 
     compiled environments    (env, state, key) -> actions       pure, jitted and vmapped; for one copy
     Python environments      (env, view, generator) -> actions
 
-Actions are (N,) int32, or (N, A) float32 in [-1, 1] where they are continuous, and always available ones.
+A player of a compiled environment that must remember something from step to step is a `Remembering`. Actions are (N,)
+int32, or (N, A) float32 in [-1, 1] where they are continuous, and always available ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from emu.envs.protocols import Env, PythonEnv
 from emu.envs.spec import EnvSpec, View
 from emu.errors import EnvError, did_you_mean
-from emu.types import Array
+from emu.types import Array, PyTree
 
-Player = Callable[[Any, Any, Any], Array]
+
+class Remembering(NamedTuple):
+    """A player of a compiled environment with a memory of the episode so far."""
+
+    start: Callable[[Any], PyTree]  # env -> the memory at the start of an episode
+    act: Callable[[Any, Any, Array, PyTree], tuple[Array, PyTree]]  # env, state, key, memory -> actions, memory
+
+
+Player = Callable[[Any, Any, Any], Array] | Remembering
+
+
+def remembering(player: Player) -> Remembering:
+    """Any player of a compiled environment as one with a memory, which may be empty."""
+    if isinstance(player, Remembering):
+        return player
+    return Remembering(lambda env: (), lambda env, state, key, memory: (player(env, state, key), memory))
 
 
 def random_action(spec: EnvSpec, avail: Array, uniform: Array) -> Array:

@@ -11,8 +11,8 @@ from emu.config import Config
 from emu.devices import Devices
 from emu.envs.pictures import PicturedEnv
 from emu.envs.protocols import Env, PythonEnv, VectorEnv
-from emu.envs.scripted import Player, scripted_player
-from emu.errors import ConfigError
+from emu.envs.scripted import Player, Remembering, scripted_player
+from emu.errors import ConfigError, EnvError
 from emu.learners.base import Learner
 from emu.play.batched import ActingCopies, BatchedEvaluator, BatchedRollout
 from emu.play.compiled import CompiledEvaluator, Rollout, play_scripted_copies
@@ -95,4 +95,6 @@ def play_scripted(
 
 def _scripted_episode(env: PythonEnv, player: Player, rng: np.random.Generator, frames: bool) -> PlayedEpisode:
     begin = int(rng.integers(2**31))
+    if isinstance(player, Remembering):
+        raise EnvError(f"A player of '{env.spec.name}', a Python environment, is a function (env, view, generator).")
     return play_one(env, lambda view: player(env, view, rng), begin, frames=frames)

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from emu.devices import DATA, Devices
 from emu.envs.protocols import Env
-from emu.envs.scripted import Player, final_counts_of
+from emu.envs.scripted import Player, final_counts_of, remembering
 from emu.errors import EnvError, described
 from emu.learners.base import Learner
 from emu.play.acting import choose
@@ -316,16 +316,17 @@ class CompiledEvaluator(Evaluator):
 
 
 def play_scripted_copies(env: Env, player: Player, keys: Array, frames: bool = False) -> list[PlayedEpisode]:
-    """Episodes of a scripted player, a pure function (env, state, key) -> actions, many of them at once."""
-    final_counts = final_counts_of(env)
+    """Episodes of a scripted player (see `emu.envs.scripted`), many of them at once."""
+    final_counts, scripted = final_counts_of(env), remembering(player)
     keep = Keep(frames=frames, last=final_counts is not None)
 
-    def act(carry: PyTree, state: PyTree, keys: Array) -> tuple[Array, PyTree]:
-        return jax.vmap(lambda one, key: player(env, one, key))(state, keys), carry
+    def act(memory: PyTree, state: PyTree, keys: Array) -> tuple[Array, PyTree]:
+        return jax.vmap(lambda *one: scripted.act(env, *one))(state, keys, memory)
 
     @jax.jit
     def program(keys: Array) -> Record:
-        record = play_copies(env, act, (), keys, next_key_first, keep)
+        memory = jax.vmap(lambda _: scripted.start(env))(keys)
+        record = play_copies(env, act, memory, keys, next_key_first, keep)
         return record._replace(last=jax.vmap(final_counts)(record.last)) if final_counts else record
 
     with callbacks_of(env):

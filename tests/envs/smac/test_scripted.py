@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emu.envs.smac.draw import draw, frames
 from emu.envs.smac.env import SmacEnv
 from emu.envs.smac.pymarl import StarCraft2Env
-from emu.envs.smac.scripted import PLAYERS
+from emu.envs.smac.scripted import PLAYERS, heuristic_rest
 from emu.errors import EnvError
 
 from .common import play, record
@@ -121,7 +121,27 @@ def test_the_heuristic_keeps_its_target_and_else_takes_the_nearest_at_any_distan
     assert PLAYERS["heuristic"](env, state, None).tolist() == [order for order, _ in by_hand]
     avail = np.asarray(env.avail(state))
     rest = [order if order < 6 or avail[i, order] else move for i, (order, move) in enumerate(by_hand)]
-    assert PLAYERS["heuristic_rest"](env, state, None).tolist() == rest
+    rests, targets = heuristic_rest.act(env, state, None, world.target[r.ally])
+    assert rests.tolist() == rest
+    at_war = [i for i, (order, _) in enumerate(by_hand) if order >= 6]
+    named = [by_hand[i][0] - 6 + (0 if r.healer[i, 0] else r.n_allies) for i in at_war]
+    assert [int(targets[i]) for i in at_war] == named
+
+
+def test_the_resting_heuristic_stays_with_its_target_while_it_walks():
+    env = SmacEnv("3s_vs_5z", random_start=False)
+    state = env.reset(jax.random.key(0))
+    action, targets = heuristic_rest.act(env, state, None, heuristic_rest.start(env))
+    after, _ = env.step(state, action, jax.random.key(1))
+    assert (action == 4).all() and (after.world.target[:3] == -1).all()  # walking east
+    other = int(targets[0]) + 1 if int(targets[0]) + 1 < env.roster.n else int(targets[0]) - 1
+    closer = after._replace(
+        world=after.world._replace(
+            x=after.world.x.at[other].set(after.world.x[0] + 5.0), y=after.world.y.at[other].set(after.world.y[0])
+        )
+    )
+    assert int(heuristic_rest.act(env, closer, None, targets)[1][0]) == int(targets[0])
+    assert int(heuristic_rest.act(env, closer, None, heuristic_rest.start(env))[1][0]) == other
 
 
 def test_the_heuristics_units_walk_to_targets_far_away():
@@ -154,6 +174,58 @@ def test_pymarl_class_plays_an_episode():
     with pytest.raises(ValueError, match="cannot perform action 0"):
         env.step([0, 1, 1])
     env.close()
+
+
+PYMARLS_SC2 = {  # the env_args of PyMARL's sc2.yaml
+    "continuing_episode": False, "difficulty": "7", "game_version": None, "map_name": "3m", "move_amount": 2,
+    "obs_all_health": True, "obs_instead_of_state": False, "obs_last_action": False, "obs_own_health": True,
+    "obs_pathing_grid": False, "obs_terrain_height": False, "obs_timestep_number": False, "reward_death_value": 10,
+    "reward_defeat": 0, "reward_negative_scale": 0.5, "reward_only_positive": True, "reward_scale": True,
+    "reward_scale_rate": 20, "reward_sparse": False, "reward_win": 200, "replay_dir": "", "replay_prefix": "",
+    "state_last_action": True, "state_timestep_number": False, "step_mul": 8, "seed": 7, "heuristic_ai": False,
+    "heuristic_rest": False, "debug": False,
+}  # fmt: skip
+
+
+def test_pymarl_class_takes_smacs_own_arguments():
+    env = StarCraft2Env(**PYMARLS_SC2)
+    assert env.env == SmacEnv("3m") and env.seed() == 7
+    assert StarCraft2Env("3m", reward_scale=False).env.reward_scale == 0
+    assert StarCraft2Env("3m", reward_scale_rate=10).env.reward_scale == 10
+    assert StarCraft2Env("3m", obs_own_health=False).get_obs_size() == 30  # obs_all_health includes it
+
+
+@pytest.mark.parametrize(
+    "wrong, hint", [({"step_mul": 4}, "step_mul"), ({"obs_last_actions": True}, "obs_last_action")]
+)
+def test_pymarl_class_refuses_what_it_cannot_do(wrong, hint):
+    with pytest.raises(EnvError, match=hint):
+        StarCraft2Env("3m", **wrong)
+
+
+def test_a_timeout_is_one_only_while_nobody_has_won_or_lost():
+    env = StarCraft2Env("3m", seed=1, continuing_episode=True)
+
+    def stand_still() -> tuple[int, dict]:
+        env.reset()
+        for steps in range(1, 61):
+            _, terminated, info = env.step([int(env.get_avail_agent_actions(i)[1]) for i in range(3)])
+            if terminated:
+                return steps, info
+        raise AssertionError("no end within the limit")
+
+    steps, info = stand_still()
+    assert steps < 60 and "episode_limit" not in info and env.get_stats()["timeouts"] == 0
+    env._state = env._state._replace(step=jnp.int32(59), world=env._state.world)
+    lost, _, _ = env.env.result(env._state)
+    assert lost
+    env._view |= {"avail": np.ones_like(env._view["avail"])}
+    env.step([0, 0, 0])  # lost, in the last step of the limit
+    assert env.get_stats()["timeouts"] == 0
+    env.reset()
+    env._state = env._state._replace(step=jnp.int32(59))
+    _, terminated, info = env.step([1, 1, 1])
+    assert terminated and info["episode_limit"] and env.get_stats()["timeouts"] == 1
 
 
 def test_pictures_show_the_battle():

@@ -63,6 +63,8 @@ class SmacEnv:
     random_weapons: bool = True
 
     def __post_init__(self) -> None:
+        if self.obs_all_health and not self.obs_own_health:
+            object.__setattr__(self, "obs_own_health", True)  # as SMAC does
         if isinstance(self.map, str):
             if self.map not in MAPS:
                 raise EnvError(f"No SMAC map is called '{self.map}'. {did_you_mean(self.map, MAPS)}")
@@ -129,7 +131,7 @@ class SmacEnv:
         return after, self._judge(state.world, after)
 
     def _judge(self, before: World, after: State) -> Outcome:
-        lost, won, draw = self._result(after.world)
+        lost, won, draw = self.result(after)
         late = after.step >= self.battle.limit
         over: Array = lost | won | draw
         timeout = late & ~over
@@ -138,10 +140,10 @@ class SmacEnv:
         terminated = over if self.timeout_truncates else over | late
         return Outcome(reward.astype(jnp.float32), terminated, truncated, won)
 
-    def _result(self, w: World) -> tuple[Array, Array, Array]:
+    def result(self, state: State) -> tuple[Array, Array, Array]:
         """(lost, won, draw), checked in SMAC's order."""
         r = self.roster
-        alive = w.life > 0
+        alive = state.world.life > 0
         allies, enemies = jnp.any(alive[r.ally]), jnp.any(alive[r.enemy])
         if self.battle.healers_do_not_count:
             fights = alive & ~r.healer[:, 0]

@@ -1,7 +1,8 @@
 """SMAC's vectors: availability of actions, observations, global state. Quirks included, on purpose.
 
-Single environment: world fields are (N,). Enemy order, type bits and cooldown divisors follow SMAC's Python code, not
-the game's data; for a healer the "attackable" flag of enemy i says whether ally i can be healed.
+Single environment: world fields are (N,). Type bits and cooldown divisors follow SMAC's Python code, not the game's
+data, the enemies' order EMU's copy of it. For a healer the "attackable" flag of enemy i says whether ally i can be
+healed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
 """The simulator as a PyMARL `MultiAgentEnv`: one battle, NumPy in and out, for use in other trainers.
 
-env = StarCraft2Env(map_name="3s5z", seed=1)
+    env = StarCraft2Env(map_name="3s5z", seed=1)
+
+It takes SMAC's arguments. What only concerns the real game has no effect; what the simulator does in one way only is
+accepted with that value.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,17 +17,48 @@ import numpy as np
 
 from emu.envs.smac.env import SmacEnv, make
 from emu.envs.smac.features import FIRST_TARGET
+from emu.errors import EnvError
+
+WITHOUT_EFFECT = (
+    "difficulty", "game_version", "replay_dir", "replay_prefix", "window_size_x", "window_size_y", "debug",
+)  # fmt: skip
+FIXED = {
+    "step_mul": 8, "move_amount": 2, "obs_pathing_grid": False, "obs_terrain_height": False,
+    "obs_instead_of_state": False, "heuristic_ai": False, "heuristic_rest": False,
+}  # fmt: skip
+
+
+def of_the_simulator(given: Mapping[str, Any], fixed: Mapping[str, Any] = FIXED) -> dict[str, Any]:
+    """The arguments of a `StarCraft2Env` but for those that can have no effect here."""
+    for name in fixed.keys() & given.keys():
+        if given[name] != fixed[name]:
+            raise EnvError(f"{name} is always {fixed[name]!r} in this simulator, not {given[name]!r}.")
+    return {name: value for name, value in given.items() if name not in fixed and name not in WITHOUT_EFFECT}
 
 
 class StarCraft2Env:
-    """Same methods, shapes and meaning as SMAC's class of this name; `battle_won` is in the info of every step."""
+    """Methods, arguments, shapes and meaning of SMAC's class of this name, for a trainer such as PyMARL.
 
-    def __init__(self, map_name: str = "8m", seed: int | None = None, **options: Any) -> None:
-        self.env: SmacEnv = make(map_name, **options)
+    `battle_won` is in the info of every step. What looks into the game's units (`get_unit_by_id`,
+    `get_visibility_matrix`) is not there.
+    """
+
+    def __init__(
+        self,
+        map_name: str = "8m",
+        seed: int | None = None,
+        continuing_episode: bool = False,
+        reward_scale: bool = True,
+        reward_scale_rate: float = 20.0,
+        **options: Any,
+    ) -> None:
+        known = of_the_simulator(options)
+        scale = reward_scale_rate if reward_scale else 0.0
+        self.env: SmacEnv = make(map_name, timeout_truncates=continuing_episode, reward_scale=scale, **known)
         self.n_agents, self.n_actions = self.env.spec.n_agents, self.env.spec.n_actions
         self.episode_limit = self.env.spec.episode_limit
-        self.battles_game = self.battles_won = self.timeouts = 0
-        self._seed = int(np.random.default_rng(seed).integers(2**31))
+        self.battles_game = self.battles_won = self.timeouts = self.force_restarts = 0
+        self._seed = int(np.random.default_rng().integers(2**31)) if seed is None else int(seed)
         self._key = jax.random.key(self._seed)
         self._state: Any = None
 
@@ -49,7 +84,7 @@ class StarCraft2Env:
         if terminated:
             self.battles_game += 1
             self.battles_won += won
-            self.timeouts += int(self._view["step"] >= self.episode_limit and not won)
+            self.timeouts += bool(self._view["late"]) and not self._view["over"]
         return float(outcome.reward), terminated, info
 
     def _losses(self) -> dict[str, int]:
@@ -95,7 +130,7 @@ class StarCraft2Env:
             "battles_draw": self.timeouts,
             "win_rate": self.battles_won / games,
             "timeouts": self.timeouts,
-            "restarts": 0,
+            "restarts": self.force_restarts,
         }
 
     def get_env_info(self) -> dict[str, Any]:
@@ -115,12 +150,16 @@ class StarCraft2Env:
         }
 
     def seed(self) -> int:
+        """The seed that was given, or drawn where none was."""
         return self._seed
 
     def render(self, mode: str = "rgb_array") -> np.ndarray:
         if mode != "rgb_array":
             raise ValueError(f"This environment draws pictures: mode 'rgb_array', not '{mode}'.")
         return self.env.draw(jax.device_get(self._state))
+
+    def full_restart(self) -> None:
+        """There is no game to restart."""
 
     def close(self) -> None:
         """Nothing is running outside this object."""
@@ -130,12 +169,14 @@ class StarCraft2Env:
 
 
 def _look(env: SmacEnv, state: Any) -> dict[str, Any]:
+    lost, won, draw = env.result(state)
     return {
         "obs": env.observe(state),
         "state": env.state(state),
         "avail": env.avail(state),
         "alive": state.world.life > 0,
-        "step": state.step,
+        "late": state.step >= env.spec.episode_limit,
+        "over": lost | won | draw,
     }
 
 

@@ -283,7 +283,7 @@ def figures(units: Sequence[UnitType]) -> dict[str, np.ndarray]:
 
 
 def _line_up(groups: tuple[Group, ...], terrain: Terrain, by: str) -> list[tuple[UnitType, tuple[float, float]]]:
-    """Place the units of one side and number them: by type, then x, then y, as SMAC does."""
+    """Place the units of one side and number them: by type, then x, then y, as EMU's copy of SMAC does."""
     placed: list[tuple[UnitType, tuple[float, float]]] = []
     for group in groups:
         for name, count in group.units:

@@ -1,23 +1,23 @@
 """Scripted players for tests, baselines and films: nearest, weakest, kite, and SMAC's own heuristic.
 
-A player is a pure function (env, state, key) -> actions (N,). All choose available actions only, but for `heuristic`
-and `heuristic_rest`: SMAC's heuristic player orders attacks at any distance, and the game's units walk there.
+A player is a pure function (env, state, key) -> actions (N,), or a `Remembering`. All choose available actions only,
+but for `heuristic` and `heuristic_rest`: SMAC's heuristic player orders attacks at any distance, and the game's units
+walk there. (Where SMACv2 checks the reach of orders, such an order is not sent: no masks, cone, probability of attacks.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from emu.envs.scripted import Player, Remembering
 from emu.envs.smac import features
 from emu.envs.smac.simulate import MOVES
 from emu.types import Array
 
 Battle = Any  # an environment of SMAC or SMACv2: they have `first_target` and `roster_in(state)` in common
-Player = Callable[[Any, Any, Array], Array]
 STOP, NORTH, SOUTH, EAST, WEST = 1, 2, 3, 4, 5
 
 
@@ -56,18 +56,27 @@ def kite(env: Battle, state: Any, key: Array) -> Array:
 def heuristic(env: Battle, state: Any, key: Array) -> Array:
     """SMAC's `heuristic_ai`: attack the nearest enemy at any distance, and stay with it until it is dead."""
     del key
-    return _heuristic_orders(env, state)[0]
+    return _heuristic_orders(env, state, state.world.target[env.roster_in(state).ally])[0]
 
 
-def heuristic_rest(env: Battle, state: Any, key: Array) -> Array:
-    """SMAC's `heuristic_rest`: the same, but walk along the longer axis while the attack is not available."""
+def _no_targets(env: Battle) -> Array:
+    return jnp.full(env.spec.n_agents, -1, jnp.int32)
+
+
+def _attack_or_walk(env: Battle, state: Any, key: Array, targets: Array) -> tuple[Array, Array]:
+    """SMAC's `heuristic_rest`: the same, but walk along the longer axis while the attack is not available.
+
+    A walking unit has no target in the game: whom it is after is remembered here.
+    """
     del key
-    order, dx, dy = _heuristic_orders(env, state)
+    order, targets, dx, dy = _heuristic_orders(env, state, targets)
     vertical, horizontal = jnp.where(dy > 0, NORTH, SOUTH), jnp.where(dx > 0, EAST, WEST)
     walk = jnp.where(jnp.abs(dx) > jnp.abs(dy), horizontal, vertical)
     allowed = jnp.take_along_axis(env.avail(state), order[:, None], axis=1)[:, 0]
-    return jnp.where((order >= env.first_target) & ~allowed, walk, order)
+    return jnp.where((order >= env.first_target) & ~allowed, walk, order), targets
 
+
+heuristic_rest = Remembering(_no_targets, _attack_or_walk)
 
 PLAYERS: dict[str, Player] = {
     "nearest": nearest,
@@ -96,8 +105,8 @@ def _distances(env: Battle, state: Any) -> tuple[Array, Array]:
     return d2, (w.life[r.enemy] > 0)[None] & (hittable | ~hittable.any(axis=1, keepdims=True))
 
 
-def _heuristic_orders(env: Battle, state: Any) -> tuple[Array, Array, Array]:
-    """The heuristic's action for every agent, available or not, and the way to its target.
+def _heuristic_orders(env: Battle, state: Any, targets: Array) -> tuple[Array, Array, Array, Array]:
+    """The heuristic's action for every agent, available or not, its target, and the way there.
 
     A fighter keeps its target until that is dead; a healer keeps its patient until that is dead or whole. Otherwise the
     nearest is taken, the one with the lowest number if two are equally near. A healer that finds nobody does nothing.
@@ -109,11 +118,12 @@ def _heuristic_orders(env: Battle, state: Any) -> tuple[Array, Array, Array]:
     foes = np.arange(r.n) >= r.n_allies
     hurt = ~foes & ~r.healer[:, 0] & (w.life < r.life[:, 0])
     wanted = alive & jnp.where(healers[:, None], hurt, foes)
-    kept = wanted & (np.arange(r.n) == w.target[r.ally][:, None])
+    kept = wanted & (np.arange(r.n) == targets[:, None])
     target = jnp.argmin(jnp.where(wanted, jnp.where(kept, -1.0, d2), jnp.inf), axis=1).astype(jnp.int32)
     order = env.first_target + target - jnp.where(healers, 0, r.n_allies)
     order = jnp.where(jnp.any(wanted, axis=1), order, jnp.where(healers, STOP, 0))
-    return jnp.where(alive[r.ally], order, 0).astype(jnp.int32), x[target] - x[r.ally], y[target] - y[r.ally]
+    order = jnp.where(alive[r.ally], order, 0).astype(jnp.int32)
+    return order, target, x[target] - x[r.ally], y[target] - y[r.ally]
 
 
 def _attack_or_approach(env: Battle, state: Any, score: Array) -> Array:

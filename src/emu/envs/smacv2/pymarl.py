@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from emu.envs.smac import pymarl as smac
 from emu.envs.smacv2 import features, names
 from emu.envs.smacv2.capabilities import read
 from emu.envs.smacv2.draws import Setup, draw
@@ -23,13 +24,7 @@ from emu.envs.smacv2.options import Options
 from emu.errors import EnvError, did_you_mean
 
 CLASS_DEFAULTS = {"use_unit_ranges": False, "obs_own_pos": False}
-WITHOUT_EFFECT = (
-    "difficulty", "game_version", "replay_dir", "replay_prefix", "window_size_x", "window_size_y", "debug",
-)  # fmt: skip
-FIXED = {
-    "step_mul": 8, "move_amount": 2, "kill_unit_step_mul": 2, "obs_pathing_grid": False, "obs_terrain_height": False,
-    "obs_instead_of_state": False, "heuristic_ai": False, "heuristic_rest": False,
-}  # fmt: skip
+FIXED = {**smac.FIXED, "kill_unit_step_mul": 2}
 
 
 class StarCraft2Env:
@@ -56,7 +51,7 @@ class StarCraft2Env:
         self.n_actions_no_attack = self.env.layout.first_target
         self.max_reward = self.env.max_reward
         self.battles_game = self.battles_won = self.timeouts = self.force_restarts = 0
-        self._seed = int(np.random.default_rng(seed).integers(2**31))
+        self._seed = int(np.random.default_rng().integers(2**31)) if seed is None else int(seed)
         self._key = jax.random.key(self._seed)
         self._state: Any = None
         self._view: dict[str, Any] = {}
@@ -183,6 +178,7 @@ class StarCraft2Env:
         }
 
     def seed(self) -> int:
+        """The seed that was given, or drawn where none was."""
         return self._seed
 
     def render(self, mode: str = "rgb_array") -> np.ndarray:
@@ -225,17 +221,11 @@ def _without_sizes(part: Any) -> Any:
     return {key: value for key, value in part.items() if key not in ("n_units", "n_enemies", "env_key")}
 
 
-def _options(given: dict[str, Any]) -> Options:
-    known = [field for field in Options.__dataclass_fields__]
-    chosen: dict[str, Any] = dict(CLASS_DEFAULTS)
-    for name, value in given.items():
-        if name in FIXED:
-            if value != FIXED[name]:
-                raise EnvError(f"{name} is always {FIXED[name]!r} in this simulator, not {value!r}.")
-        elif name in known:
-            chosen[name] = value
-        elif name not in WITHOUT_EFFECT:
-            raise EnvError(f"StarCraft2Env has no argument '{name}'. {did_you_mean(name, [*known, *FIXED])}")
+def _options(given: Mapping[str, Any]) -> Options:
+    known = set(Options.__dataclass_fields__)
+    chosen = {**CLASS_DEFAULTS, **smac.of_the_simulator(given, FIXED)}
+    for name in chosen.keys() - known:
+        raise EnvError(f"StarCraft2Env has no argument '{name}'. {did_you_mean(name, [*known, *FIXED])}")
     return Options(**chosen)
 
 
