@@ -50,6 +50,12 @@ def test_what_a_narrow_terminal_leaves_out_is_said():
     assert "0.870 ± 0.062" in shown
 
 
+def test_a_long_name_takes_several_lines_before_a_result_is_left_out():
+    name = "EMU (QPLEX) (target_hit_rate 0.9, whiten True, prior_visits 2)"
+    shown = printed(80, [[Cell("smac/5m_vs_6m"), Cell(name), *ROWS[0][2:]], [Cell("smac/3m"), *ROWS[1][1:]]])
+    assert "0.870 ± 0.062" in shown and all(word in shown for word in name.split())
+
+
 def test_a_pipe_gets_markdown(capsys):
     table = Table("Summary", COLUMNS, ROWS)
     print_tables([table])

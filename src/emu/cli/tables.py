@@ -1,11 +1,12 @@
 """Tables of a study on a terminal of any width; in a file or a pipe they are Markdown.
 
-What does not fit is made narrower step by step: intervals go below their values and headings take several lines; then
-lists of seeds do; then the last columns are left out, which is said.
+What does not fit is made narrower step by step: intervals go below their values, headings and long names take several
+lines; then lists of seeds do; then the last columns are left out, which is said.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from rich import box
@@ -17,7 +18,8 @@ from emu.study.analysis.table_text import Cell, Table, markdown
 
 GAP = 2  # columns between two cells
 LIST = 20  # columns that are enough for a list of seeds, in several lines
-NAMES = ("environment", "algorithm", "")  # columns of words, which are never broken
+NAMES = ("environment", "algorithm", "")  # columns of words, which are broken between words only
+NAME = 26  # columns that are enough for a name, in several lines
 
 
 def print_tables(tables: Sequence[Table], out: Console | None = None) -> None:
@@ -50,8 +52,10 @@ def without_shared(made: Table) -> Table:
     )
 
 
-def lines_of(cell: Cell, narrow: bool) -> list[str]:
+def lines_of(cell: Cell, column: str, narrow: bool) -> list[str]:
     """A cell as it is drawn: where there is little room, an interval stands below its value."""
+    if narrow and column in NAMES:
+        return textwrap.wrap(cell.text, NAME, break_long_words=False, break_on_hyphens=False) or [""]
     return cell.text.replace(" [", "\n[").splitlines() if narrow else [cell.text]
 
 
@@ -59,7 +63,7 @@ def widths(made: Table, narrow: bool) -> list[int]:
     """The width of every column with the gap before the next one."""
     found = []
     for place, name in enumerate(made.columns):
-        longest = max((len(line) for row in made.rows for line in lines_of(row[place], narrow)), default=0)
+        longest = max((len(line) for row in made.rows for line in lines_of(row[place], name, narrow)), default=0)
         if narrow and name not in NAMES:
             found.append(max(min(longest, LIST), *map(len, name.split())) + GAP)
         else:
@@ -73,6 +77,6 @@ def draw(made: Table, narrow: bool) -> Drawn:
         words = name in NAMES or place == 0
         table.add_column(Text(name), justify="left" if words else "right", width=width - GAP, no_wrap=words)
     for row in made.rows:
-        texts = ("\n".join(lines_of(cell, narrow)) for cell in row)
+        texts = ("\n".join(lines_of(cell, name, narrow)) for cell, name in zip(row, made.columns, strict=True))
         table.add_row(*(Text(text, "bold green" if cell.best else "") for cell, text in zip(row, texts, strict=True)))
     return table

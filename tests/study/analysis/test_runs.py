@@ -47,15 +47,15 @@ def test_a_run_that_its_study_does_not_list_keeps_its_algorithms_name(tmp_path):
 
 
 def test_other_settings_are_another_curve_and_not_another_seed(tmp_path):
-    """How long a run went and on how many devices does not matter; what it computes does."""
+    """How long a run went and on how many devices does not matter; what it computes does. The preset needs no word."""
     write_run(tmp_path / "a", "qmix", seed=0)
     write_run(tmp_path / "b", "qmix", seed=1, points=((0, 0.0), (500, 1.0)), overrides={"devices": 1})
     assert {run.label for run in load_runs([tmp_path])} == {"qmix"}
     write_run(tmp_path / "c", "qmix", seed=0, overrides={"learner.td_lambda": 0.5, "env_args": {"penalty": 3}})
     write_run(tmp_path / "d", "vdn", seed=0)
     assert [run.label for run in load_runs([tmp_path])] == [
-        "qmix (defaults, td_lambda 0)",
-        "qmix (defaults, td_lambda 0)",
+        "qmix",
+        "qmix",
         "qmix (penalty 3, td_lambda 0.5)",
         "vdn",
     ]

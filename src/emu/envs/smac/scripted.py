@@ -2,7 +2,7 @@
 
 A player is a pure function (env, state, key) -> actions (N,), or a `Remembering`. All choose available actions only,
 but for `heuristic` and `heuristic_rest`: SMAC's heuristic player orders attacks at any distance, and the game's units
-walk there. (Where SMACv2 checks the reach of orders, such an order is not sent: no masks, cone, probability of attacks.)
+walk there. (Without masks, with the cone or with probabilities of attacks SMACv2 does not send orders out of reach.)
 """
 
 from __future__ import annotations

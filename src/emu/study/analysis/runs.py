@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from emu.config import Config, to_dict
+from emu.config.presets import preset
 from emu.errors import EmuError, did_you_mean
 from emu.run.folder import RunFolder, find_run_folders, read_config
 from emu.run.metrics import read_rows
@@ -208,7 +209,10 @@ def read_study(folder: Path) -> dict[str, Any]:
 
 
 def _told_apart(runs: list[Run]) -> list[Run]:
-    """Runs outside of studies with other settings are other curves, not other seeds: their labels say what differs."""
+    """Runs outside of studies with other settings are other curves, not other seeds: their labels say what differs.
+
+    Of the settings in which such runs differ, a label names those that are not the preset's.
+    """
     plain: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         if run.label == run.algo:  # no study gave it another
@@ -217,9 +221,20 @@ def _told_apart(runs: list[Run]) -> list[Run]:
     for (label, _), group in plain.items():
         names = [n for n in varied_settings(group) if n not in INCIDENTAL and not n.startswith(INCIDENTAL_PARTS)]
         for run in group if names else ():
-            values = settings(run.config)
-            labels[run.folder] = f"{label} ({', '.join(_setting(name, values[name]) for name in names)})"
+            values, usual = settings(run.config), _usual_settings(run)
+            changed = [
+                _setting(name, values[name]) for name in names if name not in usual or values[name] != usual[name]
+            ]
+            labels[run.folder] = f"{label} ({', '.join(changed)})" if changed else label
     return [run._replace(label=labels.get(run.folder, run.label)) for run in runs]
+
+
+def _usual_settings(run: Run) -> dict[str, Any]:
+    """Those of the preset; none for an algorithm that is not known here."""
+    try:
+        return settings(preset(run.algo, run.env))
+    except EmuError:
+        return {}
 
 
 def _setting(name: str, value: Any) -> str:
