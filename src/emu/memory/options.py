@@ -17,7 +17,7 @@ class EmbedderOptions(Options, group="memory.embedder"):
     """What turns a state into the memory's key, and how it is trained."""
 
     kind: str = "dcae"  # random: projection; embnet, dcae: networks that predict the return; or module:Name
-    interval: Count = 10_000  # t_emb: environment steps between trainings (the authors' value; the paper's is 1,000)
+    interval: Count = 10_000  # t_emb: environment steps between trainings (1,000 in the paper, 10,000 in the authors' code)
     min_entries: Count = 1  # memories that there must be before the first training (the authors' code: 102,400)
     samples: Count = 102_400  # N: memories per training
     batch_size: Count = 1_024  # B: memories per gradient step
