@@ -17,7 +17,7 @@ class EmbedderOptions(Options, group="memory.embedder"):
     """What turns a state into the memory's key, and how it is trained."""
 
     kind: str = "dcae"  # random: projection; embnet, dcae: networks that predict the return; or module:Name
-    interval: Count = 10_000  # t_emb: environment steps between trainings (1,000 in the paper, 10,000 in the authors' code)
+    interval: Count = 10_000  # t_emb: steps between trainings (1,000 in the paper, 10,000 in the authors' code)
     min_entries: Count = 1  # memories that there must be before the first training (the authors' code: 102,400)
     samples: Count = 102_400  # N: memories per training
     batch_size: Count = 1_024  # B: memories per gradient step
@@ -43,7 +43,7 @@ class MemoryOptions(Options, group="memory"):
     gigabytes: Positive = 4.0  # bound on the whole memory, whatever its capacity
     key_dim: Annotated[int, Within(1, 8)] = 4  # dimension of a key
     radius: NotNegative = 1.3e-3  # delta; 0: (2 * 3 * sigma_y)^key_dim / capacity with sigma_y = 1 (paper, appendix)
-    target_hit_rate: Annotated[float, Within(0, 1, open_high=True)] = 0.0  # the radius follows it; 0: it stays
+    target_hit_rate: Annotated[float, Within(0, 1, open_high=True)] = 0.0  # share to match by adapting the radius; 0: fixed
     whiten: bool = False  # keys with variance 1 in every direction, not only along each dimension
     metric: Literal["l2", "linf"] = "l2"  # distance between keys; linf: every coordinate (the authors' code)
     half_precision: bool = False  # keep states in float16
@@ -51,7 +51,7 @@ class MemoryOptions(Options, group="memory"):
     return_quantile: Share | None = None  # instead: the quantile of the last 1,000 returns that an episode must reach
     count_new_desirable: bool = True  # a new desirable memory counts as one desirable visit
     prior_desirable: NotNegative = 0.0  # a in the ratio (desirable visits + a) / (visits + b)
-    prior_visits: NotNegative = 0.0  # b; with a and b the ratio of a memory visited once is an estimate, not 0 or 1
+    prior_visits: NotNegative = 0.0  # b in that ratio: smooths it where visits are few
     backward_propagation: bool = False  # authors' code: after a desirable match the rest of the episode is desirable
 
     def check_rules(self) -> None:
