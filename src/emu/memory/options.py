@@ -43,7 +43,7 @@ class MemoryOptions(Options, group="memory"):
     gigabytes: Positive = 4.0  # bound on the whole memory, whatever its capacity
     key_dim: Annotated[int, Within(1, 8)] = 4  # dimension of a key
     radius: NotNegative = 1.3e-3  # delta; 0: (2 * 3 * sigma_y)^key_dim / capacity with sigma_y = 1 (paper, appendix)
-    target_hit_rate: Annotated[float, Within(0, 1, open_high=True)] = 0.0  # share to match by adapting the radius; 0: fixed
+    target_hit_rate: Annotated[float, Within(0, 1, open_high=True)] = 0.0  # share to match; the radius adapts. 0: fixed
     whiten: bool = False  # keys with variance 1 in every direction, not only along each dimension
     metric: Literal["l2", "linf"] = "l2"  # distance between keys; linf: every coordinate (the authors' code)
     half_precision: bool = False  # keep states in float16
