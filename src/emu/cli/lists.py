@@ -57,7 +57,7 @@ def list_envs(
 
 
 def _table(specs: dict[str, dict[str, Any]], width: int) -> Table:
-    """A line for each environment, as wide as the terminal: only what it is may be cut."""
+    """An entry for each environment, as wide as the terminal: only what it is may take several lines."""
     from emu import envs
 
     table = Table(box=None, pad_edge=False)
@@ -65,7 +65,7 @@ def _table(specs: dict[str, dict[str, Any]], width: int) -> Table:
     for title in COLUMNS.values():
         table.add_column(title, justify="right", no_wrap=True)
     taken = max(map(len, specs)) + sum(len(f"  {title}") for title in COLUMNS.values()) + 2
-    table.add_column("what it is", no_wrap=True, overflow="ellipsis", max_width=max(10, width - taken))
+    table.add_column("what it is", max_width=max(10, width - taken))
     for name, spec in specs.items():
         sizes = (str(spec.get(key, "")) for key in COLUMNS)
         table.add_row(f"[bold]{name}[/]", *sizes, escape(envs.registered()[name].summary))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import emu.envs
-from emu.envs.smac import MAP_NAMES
+from emu.envs.smac import BATTLES
 from emu.envs.smac.env import SmacEnv, make
 from emu.envs.smac.features import type_bits
 from emu.envs.smac.maps import MAPS
@@ -45,8 +46,16 @@ TABLE = {
 
 
 def test_every_map_of_the_table_is_declared_and_registered():
-    assert set(MAPS) == set(TABLE) == set(MAP_NAMES)
+    assert set(MAPS) == set(TABLE) == set(BATTLES)
     assert {f"smac/{name}" for name in TABLE} <= set(emu.envs.registered())
+
+
+@pytest.mark.parametrize("name", BATTLES)
+def test_a_battle_in_words_counts_right(name):
+    sides = [sum(map(int, re.findall(r"\d+", side))) for side in BATTLES[name].split(" against ")]
+    allies, enemies = MAPS[name].counts
+    assert sides == [allies, 0 if "against the same" in BATTLES[name] else enemies]
+    assert "against the same" not in BATTLES[name] or allies == enemies
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -12,6 +12,8 @@ SCENARIO_NAMES = tuple(f"{race}_{n}_vs_{m}" for race in RACE_NAMES for n, m in S
 def register_all() -> None:
     """Make every scenario available as `smacv2/<name>`, and `smacv2/custom` for a configuration of one's own."""
     for name in SCENARIO_NAMES:
-        register(f"smacv2/{name}", "emu.envs.smacv2.env:make", f"SMACv2-compatible battle {name}", scenario=name)
-    summary = "SMACv2-compatible battle with your own capability_config"
+        race, allies, _, enemies = name.split("_")
+        summary = f"{race} teams, {allies} against {enemies}"
+        register(f"smacv2/{name}", "emu.envs.smacv2.env:make", summary, scenario=name)
+    summary = "battles from your own capability_config"
     register("smacv2/custom", "emu.envs.smacv2.env:make", summary, scenario="custom")
