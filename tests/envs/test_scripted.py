@@ -9,8 +9,9 @@ import pytest
 
 from emu import envs
 from emu.cli.app import main
-from emu.envs.scripted import random_action, random_shape, scripted_player, scripted_players
+from emu.envs.scripted import Remembering, random_action, random_shape, scripted_player, scripted_players
 from emu.errors import EnvError
+from emu.play.build import play_scripted
 from host_envs import HostCounting
 from toys import CountingEnv, Point
 
@@ -52,6 +53,22 @@ def test_an_environment_adds_players_of_its_own():
     assert set(scripted_players(Led())) == {"random", "leader"}
     assert set(scripted_players(HostCounting())) == {"random"}
     assert {"random", "nearest", "weakest", "kite"} <= set(scripted_players(envs.make("smac/3m")))
+
+
+def test_a_player_with_a_memory_keeps_it_through_an_episode_and_begins_each_anew():
+    env = CountingEnv()
+
+    def count_on(env, state, key, memory):
+        return jnp.full(2, memory % 3, jnp.int32), memory + 1
+
+    counting = Remembering(lambda env: jnp.int32(0), count_on)
+    episodes = play_scripted(env, counting, 8, frames=True)
+    assert len({episode.length for episode in episodes}) > 1
+    for episode in episodes:
+        taken = [int(state.action[0]) for state in (episode.frames or [])[1:]]
+        assert taken == [time % 3 for time in range(episode.length)]
+    with pytest.raises(EnvError, match="function"):
+        play_scripted(HostCounting(), counting, 1)
 
 
 def test_a_player_that_is_not_there_is_explained():
