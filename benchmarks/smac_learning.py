@@ -1,12 +1,12 @@
 """How true learning in the SMAC-compatible simulator is: curves of QMIX and QPLEX beside public logs of the real game.
 
-    python benchmarks/smac_learning.py results/smac_sim6_qmix
+    python benchmarks/smac_learning.py results/smac_sim6_qmix --out beside.png
 
 For every run, and for the seeds of a map together: the win rate at 200,000, 500,000 and a million steps (mean of the
 evaluations within 25,000 steps), how far consecutive evaluations jump (standard deviation, while the mean of five is
 0.2 to 0.8), how many are exactly 0 or 1 (while it is 0.3 to 0.7), how much the returns of one evaluation's 32 battles
 vary by their win rate, and what exploring at 0.05 costs: greedy and training win rate where the greedy one is about 0.5
-and 0.9.
+and 0.9. `--out` draws the curves, with the real runs' range and median at the marks.
 
 The real figures are of runs with PyMARL's settings on SC2 4.10 and 4.6.2 that others logged in public
 (docs/envs/smac_truth.md names them): ranges are over 8 to 22 runs of QMIX and 5 to 8 of QPLEX, the rest is of a map.
@@ -18,23 +18,34 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from emu.study.analysis.runs import WIN_RATE, Run, find_runs, load_runs
+from emu.study.analysis.names import readable
+from emu.study.analysis.runs import WIN_RATE, Run, find_runs, load_runs, smoothed
+from emu.study.figures import style
 
 MARKS = (200_000, 500_000, 1_000_000)
 NEAR = 25_000  # steps to both sides of a mark
 SPREAD_AT = (0.5, 0.75, 0.9)  # win rates, give or take 0.1
 BANDS = ((0.4, 0.6), (0.85, 0.95))  # greedy win rates at which the cost of exploring is looked at
+SMOOTH = 3  # evaluations, in the picture
 EXPLORED = 60_000  # steps after which the training episodes near an evaluation explore at 0.05
+
+
+class Range(NamedTuple):
+    """Win rates of several runs."""
+
+    low: float
+    median: float
+    high: float
 
 
 class Real(NamedTuple):
     """What the logs of the real game say of a map."""
 
-    at: dict[str, tuple[tuple[float, float], ...]]  # by algorithm: lowest and highest run at each of MARKS
+    at: dict[str, tuple[Range, ...]]  # by algorithm, at each of MARKS
     jump: float
     spread: tuple[float, float, float]  # standard deviation of the returns of an evaluation, at each of SPREAD_AT
     costs: str  # greedy -> with exploration
@@ -43,8 +54,8 @@ class Real(NamedTuple):
 REAL = {
     "smac/2s3z": Real(
         {
-            "qmix": ((0.21, 0.62), (0.72, 0.95), (0.91, 0.98)),
-            "qplex": ((0.13, 0.59), (0.84, 0.96), (0.92, 0.97)),
+            "qmix": (Range(0.21, 0.37, 0.62), Range(0.72, 0.91, 0.95), Range(0.91, 0.97, 0.98)),
+            "qplex": (Range(0.13, 0.22, 0.59), Range(0.84, 0.91, 0.96), Range(0.92, 0.97, 0.97)),
         },
         0.155,
         (3.4, 2.7, 1.6),
@@ -52,8 +63,8 @@ REAL = {
     ),
     "smac/8m": Real(
         {
-            "qmix": ((0.57, 0.82), (0.56, 0.95), (0.94, 0.99)),
-            "qplex": ((0.72, 0.85), (0.84, 0.92), (0.91, 0.99)),
+            "qmix": (Range(0.57, 0.71, 0.82), Range(0.56, 0.91, 0.95), Range(0.94, 0.96, 0.99)),
+            "qplex": (Range(0.72, 0.79, 0.85), Range(0.84, 0.88, 0.92), Range(0.91, 0.96, 0.99)),
         },
         0.19,
         (4.1, 3.4, 2.0),
@@ -61,8 +72,8 @@ REAL = {
     ),
     "smac/3s5z": Real(
         {
-            "qmix": ((0.09, 0.42), (0.53, 0.81), (0.82, 0.94)),
-            "qplex": ((0.14, 0.49), (0.49, 0.82), (0.82, 0.94)),
+            "qmix": (Range(0.09, 0.21, 0.42), Range(0.53, 0.69, 0.81), Range(0.82, 0.89, 0.94)),
+            "qplex": (Range(0.14, 0.33, 0.49), Range(0.49, 0.73, 0.82), Range(0.82, 0.93, 0.94)),
         },
         0.146,
         (2.9, 2.3, 1.4),
@@ -70,8 +81,8 @@ REAL = {
     ),
     "smac/5m_vs_6m": Real(
         {
-            "qmix": ((0.00, 0.09), (0.00, 0.60), (0.06, 0.72)),
-            "qplex": ((0.00, 0.02), (0.23, 0.38), (0.47, 0.59)),
+            "qmix": (Range(0.00, 0.01, 0.09), Range(0.00, 0.24, 0.60), Range(0.06, 0.53, 0.72)),
+            "qplex": (Range(0.00, 0.00, 0.02), Range(0.23, 0.30, 0.38), Range(0.47, 0.52, 0.59)),
         },
         0.124,
         (5.0, 4.3, 3.2),
@@ -83,8 +94,10 @@ REAL = {
 def main() -> None:
     parser = argparse.ArgumentParser(description="Learning in the simulator beside public logs of the real game.")
     parser.add_argument("runs", nargs="+", type=Path, help="folders of runs")
+    parser.add_argument("--out", type=Path, help="a picture of the curves: .png, .pdf or .svg")
+    args = parser.parse_args()
     alike: dict[tuple[str, str, str], list[Run]] = {}
-    for run in load_runs(find_runs(parser.parse_args().runs)):
+    for run in load_runs(find_runs(args.runs)):
         alike.setdefault((run.env, run.algo, run.version), []).append(run)
     for (env, algo, version), runs in alike.items():
         groups = [[run] for run in runs] + ([runs] if len(runs) > 1 else [])
@@ -93,6 +106,36 @@ def main() -> None:
             print(f"{env} {algo} seed{'s' * (len(group) > 1)} {seeds}, {version}")
             for line in describe(group, REAL.get(env)):
                 print("   ", line)
+    if args.out:
+        draw(list(alike.values()), args.out)
+
+
+def draw(groups: list[list[Run]], out: Path) -> None:
+    """A panel for every map and algorithm: a line for each seed, and the real runs' range and median at the marks."""
+    rows, columns = style.grid_of(len(groups))
+    with style.figure(out, rows=rows, columns=columns) as (made, axes):
+        for panel, runs in zip(axes.flat, groups, strict=False):
+            for run, colour in zip(runs, style.COLOURS, strict=False):
+                steps, wins = run.series(WIN_RATE)
+                panel.plot(
+                    steps, smoothed(wins, SMOOTH), color=colour, alpha=0.8, linewidth=1, label=f"seed {run.seed}"
+                )
+            show_real(panel, runs)
+            name = f"{runs[0].env.removeprefix('smac/')}, {readable(runs[0].algo)}"
+            style.over_steps(panel, WIN_RATE, name, SMOOTH)
+        style.hide_rest(axes, len(groups))
+        style.legend(made, axes)
+
+
+def show_real(panel: Any, runs: Sequence[Run]) -> None:
+    """The real runs' range and median at the marks that these runs have reached."""
+    real = REAL.get(runs[0].env)
+    reached = max(run.series(WIN_RATE)[0][-1] for run in runs) + NEAR
+    for mark, known in zip(MARKS, real.at.get(runs[0].algo, ()) if real else (), strict=False):
+        if mark <= reached:
+            reach = [[known.median - known.low], [known.high - known.median]]
+            look: dict[str, Any] = {"fmt": "s", "color": "#333333", "capsize": 4}
+            panel.errorbar(mark, known.median, reach, label="real game: range, median", **look)
 
 
 def describe(runs: Sequence[Run], real: Real | None) -> list[str]:
@@ -103,7 +146,7 @@ def describe(runs: Sequence[Run], real: Real | None) -> list[str]:
         at = [values.mean() for values in near if len(values)]
         if at:
             known = real.at.get(runs[0].algo) if real else None
-            beside = f"   real {known[k][0]:.2f} to {known[k][1]:.2f}" if known else ""
+            beside = f"   real {known[k].low:.2f} to {known[k].high:.2f}" if known else ""
             lines.append(f"at {mark // 1000:>5}K   {np.mean(at):.2f}{beside}")
     differences, inner = (np.concatenate(parts) for parts in zip(*map(middle_of, runs), strict=True))
     jump = float(np.sqrt(np.mean(differences**2))) if len(differences) else float("nan")
