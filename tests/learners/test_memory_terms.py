@@ -61,6 +61,20 @@ def test_the_optimistic_incentive_trusts_every_desirable_memory_fully():
     np.testing.assert_allclose(bonus, np.where(counts, 0.9 * gap, 0), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("step", "share"), [(0, 1.0), (50_000, 0.75), (150_000, 0.25), (200_000, 0.0), (10**9, 0.0)])
+def test_the_incentive_fades_linearly_over_the_steps_it_is_given(step, share):
+    c, values = context().replace(step=jnp.int32(step)), next_values()
+    whole = np.asarray(EpisodicIncentive(0.9).target((), c, values))
+    faded = np.asarray(EpisodicIncentive(0.9, fade_steps=200_000).target((), c, values))
+    np.testing.assert_allclose(faded, share * whole, rtol=1e-3)
+    assert (whole > 0).any()
+
+
+def test_a_fading_incentive_is_a_setting():
+    (term,) = build_terms(cases.config(memory__use="incentive", memory__incentive_steps=5), cases.SPEC)
+    assert isinstance(term, EpisodicIncentive) and term.fade_steps == 5
+
+
 def test_episodic_control_is_the_oracles_mean_over_real_steps():
     taken = next_values()
     losses = [oracles.control_losses(recall, taken[place], ep, 0.9, 0.1) for ep, recall, place in each_episode()]

@@ -165,6 +165,7 @@ class MemoryConfig(MemoryOptions, group="memory"):
     use: Literal["none", "incentive", "control"] = "none"  # EMU's episodic incentive, or conventional episodic control
     rejudge: bool = False  # at every embedder interval, memories at or above the mean H become the desirable ones
     optimistic: bool = False  # 1 for desirable memories in place of desirable visits over visits
+    incentive_steps: CountOrNone = 0  # environment steps over which the incentive fades to nothing; 0: it stays
     control_weight: NotNegative = 0.1  # lambda of conventional episodic control
     snapshot_interval: CountOrNone = 100_000  # environment steps between small pictures of it for `emu report`; 0: none
     embedder: EmbedderConfig = EmbedderConfig()

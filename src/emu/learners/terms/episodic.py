@@ -1,6 +1,6 @@
 """What the episodic memory adds to a value learner; one of them, or the bonus beside one.
 
-    episodic incentive   y += γ · (desirable visits / visits) · max(0, H(s') - Q_tot⁻(s', a*))      EMU
+    episodic incentive   y += γ · (desirable visits / visits) · max(0, H(s') - Q_tot⁻(s', a*))      EMU; it may fade
     episodic control     L += λ · (r + γ H(s') - Q_tot(s, a))²                                      EMC
     elliptical bonus     r += β · x'ᵀ C⁻¹ x', C from the steps of the episode so far                E3B
 
@@ -37,14 +37,19 @@ class EpisodicIncentive(Remembering):
 
     @classmethod
     def from_config(cls, config: Config, spec: EnvSpec) -> EpisodicIncentive | None:
-        return cls(config.learner.gamma, config.memory.optimistic) if config.memory.use == "incentive" else None
+        memory = config.memory
+        on = memory.use == "incentive"
+        return cls(config.learner.gamma, memory.optimistic, memory.incentive_steps) if on else None
 
-    def __init__(self, gamma: float, optimistic: bool = False) -> None:
-        self.gamma, self.optimistic = gamma, optimistic
+    def __init__(self, gamma: float, optimistic: bool = False, fade_steps: int = 0) -> None:
+        self.gamma, self.optimistic, self.fade_steps = gamma, optimistic, fade_steps
 
     def target(self, state: PyTree, context: Context, next_value: Array) -> Array:
         terminated = context.batch.terminated
-        return episodic_incentive(_known(context), next_value, terminated, self.gamma, self.optimistic)
+        bonus = episodic_incentive(_known(context), next_value, terminated, self.gamma, self.optimistic)
+        if not self.fade_steps:
+            return bonus
+        return bonus * jnp.clip(1.0 - context.step.astype(jnp.float32) / self.fade_steps, 0.0, 1.0)
 
 
 class EpisodicControl(Remembering):
