@@ -6,6 +6,7 @@ of the time goes into compiling, and most tests compile the same few programs.
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
@@ -17,6 +18,9 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 from emu.devices import configure_cpu_devices  # noqa: E402
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background: what the tests start would ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 configure_cpu_devices(2)
 jax.devices()  # from here on no test can change their number
