@@ -192,6 +192,7 @@ def test_pymarl_class_takes_smacs_own_arguments():
     assert env.env == SmacEnv("3m") and env.seed() == 7
     assert StarCraft2Env("3m", reward_scale=False).env.reward_scale == 0
     assert StarCraft2Env("3m", reward_scale_rate=10).env.reward_scale == 10
+    assert StarCraft2Env("3m", continuing_episode=True).env == StarCraft2Env("3m", timeout_truncates=True).env
     assert StarCraft2Env("3m", obs_own_health=False).get_obs_size() == 30  # obs_all_health includes it
 
 

@@ -52,9 +52,8 @@ class StarCraft2Env:
         reward_scale_rate: float = 20.0,
         **options: Any,
     ) -> None:
-        known = of_the_simulator(options)
-        scale = reward_scale_rate if reward_scale else 0.0
-        self.env: SmacEnv = make(map_name, timeout_truncates=continuing_episode, reward_scale=scale, **known)
+        known = {"timeout_truncates": continuing_episode, **of_the_simulator(options)}
+        self.env: SmacEnv = make(map_name, reward_scale=reward_scale_rate if reward_scale else 0.0, **known)
         self.n_agents, self.n_actions = self.env.spec.n_agents, self.env.spec.n_actions
         self.episode_limit = self.env.spec.episode_limit
         self.battles_game = self.battles_won = self.timeouts = self.force_restarts = 0
